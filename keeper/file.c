@@ -1,0 +1,339 @@
+/*
+ * keeper/file.c - see file.h
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "fault.h"
+#include "log.h"
+#include "publish.h"
+
+/* The loop's. */
+static struct zkf_file *files; /* by (dev, ino, kind) */
+static struct zkf_source inotify_source = {.fd = -1};
+
+struct zkf_file *zkf_file_list(void)
+{
+	return files;
+}
+
+struct zkf_file *zkf_file_find(uint64_t dev, uint64_t ino, uint32_t kind)
+{
+	struct zkf_file probe, *found;
+
+	memset(&probe.key, 0, sizeof(probe.key));
+	probe.key.dev = dev;
+	probe.key.ino = ino;
+	probe.key.kind = kind;
+	HASH_FIND(hh, files, &probe.key, sizeof(probe.key), found);
+	return found;
+}
+
+/*
+ * An open file description of our own for the same inode.  For reading if possible: a descriptor for writing would make
+ * execve of a script that locks itself fail with ETXTBSY.  The magic link works for unlinked files too.
+ */
+static int reopen(int passed_fd)
+{
+	static const int modes[] = {O_RDONLY, O_WRONLY, O_RDWR};
+	char link[40];
+	int fd = -1;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", passed_fd);
+	for (unsigned i = 0; fd < 0 && i < sizeof(modes) / sizeof(modes[0]); i++)
+		fd = open(link, modes[i] | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
+/* uthash reports that memory ran out by clearing hh.tbl (HASH_NONFATAL_OOM). */
+static int enter(struct zkf_file *file)
+{
+	HASH_ADD(hh, files, key, sizeof(file->key), file);
+	return file->hh.tbl ? 0 : -ENOMEM;
+}
+
+int zkf_file_open(struct zkf_file **made, struct zkf_lock *lock, int passed_fd, const struct stat *status,
+                  const char *path, uint32_t kind)
+{
+	struct zkf_file *file = zkf_calloc(1, sizeof(*file));
+	int error = -ENOMEM;
+
+	if (!file)
+		return -ENOMEM;
+	file->key.dev = status->st_dev;
+	file->key.ino = status->st_ino;
+	file->key.kind = kind;
+	file->lock = lock;
+	file->watch = -1;
+	file->slot = ZKF_NO_SLOT;
+	file->path = zkf_memdup(path, strlen(path));
+	file->fd = reopen(passed_fd);
+	if (!file->path)
+		goto failed;
+	if (file->fd < 0) {
+		error = file->fd;
+		goto failed;
+	}
+	file->slot = zkf_publish_slot_take(file->key.dev, file->key.ino, kind);
+	if (file->slot == ZKF_NO_SLOT) {
+		error = -ENFILE;
+		goto failed;
+	}
+	error = enter(file);
+	if (error)
+		goto failed;
+	file->next = lock->files;
+	lock->files = file;
+	*made = file;
+	return 0;
+failed:
+	zkf_publish_slot_give(file->slot);
+	if (file->fd >= 0)
+		close(file->fd);
+	free(file->path);
+	free(file);
+	return error;
+}
+
+void zkf_file_free(struct zkf_file *file)
+{
+	struct zkf_file **at = &file->lock->files;
+
+	while (*at != file)
+		at = &(*at)->next;
+	*at = file->next;
+	HASH_DEL(files, file);
+	zkf_file_watch(file, false);
+	zkf_publish_slot_give(file->slot);
+	close(file->fd);
+	zkf_ranges_free(&file->in_use);
+	free(file->path);
+	free(file);
+}
+
+/* NFS turns flock into a record lock, which wants a descriptor for writing: only there ask for one. */
+static int reopen_for_writing(struct zkf_file *file)
+{
+	char link[40];
+	int fd;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->fd);
+	fd = open(link, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0)
+		return -errno;
+	close(file->fd);
+	file->fd = fd;
+	return 0;
+}
+
+static int look_at_flock(struct zkf_file *file, struct zkf_ranges *in_use)
+{
+	int refused = flock(file->fd, LOCK_EX | LOCK_NB) ? errno : 0;
+	uint8_t mode = ZKF_NONE;
+
+	if (refused == EBADF && !reopen_for_writing(file))
+		refused = flock(file->fd, LOCK_EX | LOCK_NB) ? errno : 0;
+	if (refused && refused != EWOULDBLOCK)
+		return -refused;
+	if (refused)
+		mode = flock(file->fd, LOCK_SH | LOCK_NB) ? ZKF_EXCLUSIVE : ZKF_SHARED;
+	flock(file->fd, LOCK_UN);
+	return mode ? zkf_ranges_assign(in_use, 0, ZKF_RANGE_MAX, mode) : 0;
+}
+
+/* The kernel tells of one lock at a time: take it out of the question and ask for what is left on both sides. */
+static int look_at_records(struct zkf_file *file, int64_t start, int64_t end, struct zkf_ranges *in_use)
+{
+	while (start <= end) {
+		struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start,
+		                      .l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1};
+		int64_t first, last;
+		int error;
+
+		if (fcntl(file->fd, F_OFD_GETLK, &found))
+			return -errno;
+		if (found.l_type == F_UNLCK)
+			return 0;
+		first = found.l_start;
+		last = found.l_len ? found.l_start + found.l_len - 1 : ZKF_RANGE_MAX;
+		error = zkf_ranges_raise(in_use, first, last, found.l_type == F_RDLCK ? ZKF_SHARED : ZKF_EXCLUSIVE);
+		/* The shorter the recursion's side the better, but locks come in the order of taking: usually ascending. */
+		if (!error && first > start)
+			error = look_at_records(file, start, first - 1, in_use);
+		if (error || last == ZKF_RANGE_MAX)
+			return error;
+		start = last + 1;
+	}
+	return 0;
+}
+
+int zkf_file_look(struct zkf_file *file, struct zkf_ranges *in_use)
+{
+	int error;
+
+	zkf_ranges_clear(in_use);
+	if (file->key.kind == ZKF_FLOCK)
+		error = look_at_flock(file, in_use);
+	else
+		error = look_at_records(file, 0, ZKF_RANGE_MAX, in_use);
+	if (!error)
+		return 0;
+	zkf_log(ZKF_LOG_WARN, "file look path=%s error=%d", file->path, -error);
+	zkf_ranges_clear(in_use);
+	zkf_ranges_assign(in_use, 0, ZKF_RANGE_MAX, ZKF_EXCLUSIVE);
+	return error;
+}
+
+/* type NULL: records of both owners.  One "lock:" line of fdinfo: "lock:\t1: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF". */
+static int add_lock_line(const char *line, const char *type, struct zkf_ranges *held)
+{
+	char found_type[16], mode[16], end[24];
+	int64_t start;
+
+	if (sscanf(line, "lock: %*d: %15s %*s %15s %*s %*s %" SCNd64 " %23s", found_type, mode, &start, end) != 4)
+		return 0;
+	if (type ? strcmp(type, found_type) != 0 : strcmp(found_type, "OFDLCK") && strcmp(found_type, "POSIX"))
+		return 0;
+	return zkf_ranges_raise(held, start, strcmp(end, "EOF") ? strtoll(end, NULL, 10) : ZKF_RANGE_MAX,
+	                        strcmp(mode, "WRITE") ? ZKF_SHARED : ZKF_EXCLUSIVE);
+}
+
+static int read_fdinfo(const char *path, const char *type, struct zkf_ranges *held)
+{
+	FILE *in = fopen(path, "re");
+	char line[256];
+	int error = 0;
+
+	if (!in)
+		return -errno;
+	while (!error && fgets(line, sizeof(line), in))
+		if (!strncmp(line, "lock:", 5))
+			error = add_lock_line(line, type, held);
+	fclose(in);
+	return error;
+}
+
+int zkf_file_held_through(int fd, const char *type, struct zkf_ranges *held)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	return read_fdinfo(path, type, held);
+}
+
+int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, struct zkf_ranges *held)
+{
+	const char *type = posix_only ? "POSIX" : file->key.kind == ZKF_FLOCK ? "FLOCK" : NULL;
+	char path[64];
+	struct dirent *entry;
+	int error = 0;
+	DIR *directory;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	directory = opendir(path);
+	if (!directory)
+		return -errno;
+	while (!error && (entry = readdir(directory)) != NULL) {
+		struct stat status;
+
+		if (entry->d_name[0] == '.' || fstatat(dirfd(directory), entry->d_name, &status, 0) ||
+		    status.st_dev != file->key.dev || status.st_ino != file->key.ino)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.20s", pid, entry->d_name);
+		error = read_fdinfo(path, type, held);
+		if (error == -ENOENT)
+			error = 0; /* closed meanwhile */
+	}
+	closedir(directory);
+	return error;
+}
+
+int32_t zkf_file_holder(const struct zkf_file *file)
+{
+	struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	const char *const type = "FLOCK";
+	char line[256], found_type[16], device_inode[64];
+	struct stat status;
+	FILE *in;
+	int32_t holder = 0;
+	int pid;
+
+	if (file->key.kind == ZKF_RECORD)
+		return fcntl(file->fd, F_OFD_GETLK, &found) || found.l_type == F_UNLCK ? 0 : found.l_pid;
+	/* For people only: it names the taker, which may be gone while the lock lives on. */
+	in = fopen("/proc/locks", "re");
+	while (in && !holder && fgets(line, sizeof(line), in)) {
+		uint64_t inode;
+		const char *colon;
+
+		if (sscanf(line, "%*d: %15s %*s %*s %d %63s", found_type, &pid, device_inode) != 3 || strcmp(found_type, type))
+			continue;
+		colon = strrchr(device_inode, ':');
+		inode = colon ? strtoull(colon + 1, NULL, 10) : 0;
+		if (inode == file->key.ino && !fstat(file->fd, &status))
+			holder = pid;
+	}
+	if (in)
+		fclose(in);
+	return holder;
+}
+
+void zkf_file_watch(struct zkf_file *file, bool on)
+{
+	char link[40];
+	struct zkf_file *other;
+	int watch = file->watch;
+
+	if (on == (file->watch >= 0))
+		return;
+	if (on) {
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", file->fd);
+		/* -1 (no watches left): the poll timer alone tells, later. */
+		file->watch = inotify_add_watch(inotify_source.fd, link, IN_CLOSE);
+		return;
+	}
+	file->watch = -1;
+	/* Both kinds of one inode share a watch. */
+	other = zkf_file_find(file->key.dev, file->key.ino, file->key.kind == ZKF_FLOCK ? ZKF_RECORD : ZKF_FLOCK);
+	if (!other || other->watch != watch)
+		inotify_rm_watch(inotify_source.fd, watch);
+}
+
+static void inotify_ready(struct zkf_source *source, uint32_t events)
+{
+	char buffer[4096] __attribute__((aligned(8)));
+	ssize_t bytes;
+
+	(void)events;
+	while ((bytes = read(source->fd, buffer, sizeof(buffer))) > 0) {
+		const struct inotify_event *event;
+
+		for (const char *at = buffer; at < buffer + bytes; at += sizeof(*event) + event->len) {
+			event = (const struct inotify_event *)(const void *)at;
+			for (struct zkf_file *file = files; file; file = file->hh.next)
+				if (file->watch == event->wd || (event->mask & IN_Q_OVERFLOW && file->watch >= 0))
+					zkf_lock_hint(file->lock);
+		}
+	}
+}
+
+int zkf_file_init(void)
+{
+	inotify_source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (inotify_source.fd < 0)
+		return -errno;
+	inotify_source.ready = inotify_ready;
+	return zkf_loop_add(&inotify_source, EPOLLIN);
+}

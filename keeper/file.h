@@ -1,0 +1,81 @@
+/*
+ * keeper/file.h - one file (inode, kind) that local programs lock: the kernel's truth about it, its slot in the page
+ *
+ * Answers for: our own descriptor of the inode, who holds what (I5), a hint when it may have changed.
+ * Does not:    remember holders: it asks the kernel.
+ * Threads:     the loop's.
+ * Specification: design I4 to I6; flock(2), fcntl(2) F_OFD_GETLK, proc_pid_fdinfo(5), inotify(7).
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef ZKF_FILE_H
+#define ZKF_FILE_H
+
+#include <sys/stat.h>
+
+#include "lock.h"
+
+struct zkf_file {
+	struct {
+		uint64_t dev, ino;
+		uint64_t kind;
+	} key;
+	UT_hash_handle hh;
+	struct zkf_lock *lock;
+	struct zkf_file *next; /* of lock->files */
+	int fd;                /* our own open file description: pins the inode (I6) */
+	uint32_t slot;
+	int watch;             /* inotify's, or -1 */
+	char *path;
+	struct zkf_ranges in_use; /* of the last look: valid in the step that took it only */
+	uint64_t looked_step;
+};
+
+/* zkf_file_init - inotify; 0 or a negative errno */
+int zkf_file_init(void);
+
+struct zkf_file *zkf_file_find(uint64_t dev, uint64_t ino, uint32_t kind);
+
+/*
+ * zkf_file_open - know a file from now on
+ *
+ * passed_fd  the program's descriptor, as it was received; not kept
+ *
+ * Returns 0, -ENOMEM, -ENFILE (the table is full), or the negative errno of opening it.
+ */
+int zkf_file_open(struct zkf_file **made, struct zkf_lock *lock, int passed_fd, const struct stat *status,
+                  const char *path, uint32_t kind);
+void zkf_file_free(struct zkf_file *file);
+
+/*
+ * zkf_file_look - what is in use: every lock that any process of this machine holds on the file
+ *
+ * Publish RECALLED before: the flock trial lock may refuse a program's LOCK_NB for an instant.
+ * Returns 0, or a negative errno; then in_use says "all, exclusive", which is always safe.
+ */
+int zkf_file_look(struct zkf_file *file, struct zkf_ranges *in_use);
+
+/* zkf_file_watch - hints on or off */
+void zkf_file_watch(struct zkf_file *file, bool on);
+
+/*
+ * zkf_file_held_through - what one open file description holds, as its fdinfo says
+ *
+ * fd     of ours, sharing the description
+ * type   "FLOCK" or "OFDLCK"
+ */
+int zkf_file_held_through(int fd, const char *type, struct zkf_ranges *held);
+
+/*
+ * zkf_file_held_by - what a process holds on the file: by itself (POSIX) and through any of its descriptors
+ *
+ * posix_only  only the locks that the process itself owns
+ */
+int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, struct zkf_ranges *held);
+
+/* zkf_file_holder - some process that holds a lock on the file, for people; 0: can't be told */
+int32_t zkf_file_holder(const struct zkf_file *file);
+
+/* zkf_file_list - every file that is known; uthash's order */
+struct zkf_file *zkf_file_list(void);
+
+#endif

@@ -1,0 +1,577 @@
+/*
+ * keeper/lock.c - see lock.h; giving cover back is in recall.c
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A demand's way:
+ *
+ *   zkf_lock_add --> WAITING --covered, and nobody of another host comes first--> PINNED --hang-up--> (end)
+ *                     |   ^  --covered and in use, but recalled: see may_pass()-> SOFT ----hang-up--> (end)
+ *                     |   |
+ *                     |   +-- its claim is granted (or gone: another one)
+ *                     +------ non-blocking: refused, or connect_timeout is over --> BUSY or FAILED
+ */
+#include "lock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "claim.h"
+#include "fault.h"
+#include "file.h"
+#include "lease.h"
+#include "log.h"
+#include "look.h"
+#include "publish.h"
+#include "recall.h"
+#include "session.h"
+
+/* The loop's. */
+static struct zkf_lock *locks; /* by (kind, name) */
+static struct zkf_lock *dirty_first;
+static int64_t answer_within_ns;
+static uint64_t step_number;
+
+void zkf_lock_init(int connect_timeout_ms)
+{
+	answer_within_ns = connect_timeout_ms * ZKF_NS_PER_MS;
+}
+
+struct zkf_lock *zkf_lock_list(void)
+{
+	return locks;
+}
+
+uint64_t zkf_lock_step_number(void)
+{
+	return step_number;
+}
+
+void zkf_lock_touch(struct zkf_lock *lock)
+{
+	if (lock->dirty)
+		return;
+	lock->dirty = true;
+	lock->next_dirty = dirty_first;
+	dirty_first = lock;
+}
+
+void zkf_lock_touch_all(void)
+{
+	for (struct zkf_lock *lock = locks; lock; lock = lock->hh.next)
+		zkf_lock_touch(lock);
+}
+
+static void view_changed(struct zkf_lock *lock)
+{
+	lock->view_stale = true;
+	zkf_lock_touch(lock);
+}
+
+static void child_watch_fired(struct zkf_zk_watch *watch)
+{
+	view_changed((struct zkf_lock *)((char *)watch - offsetof(struct zkf_lock, child_watch)));
+}
+
+static void bell_watch_fired(struct zkf_zk_watch *watch)
+{
+	view_changed((struct zkf_lock *)((char *)watch - offsetof(struct zkf_lock, bell_watch)));
+}
+
+struct zkf_lock *zkf_lock_get(uint32_t kind, const char *encoded_name)
+{
+	struct zkf_lock *lock, *made = zkf_calloc(1, sizeof(*made));
+
+	if (!made)
+		return NULL;
+	made->key.kind = kind;
+	snprintf(made->key.name, sizeof(made->key.name), "%s", encoded_name);
+	HASH_FIND(hh, locks, &made->key, sizeof(made->key), lock);
+	if (lock) {
+		free(made);
+		return lock;
+	}
+	if (asprintf(&made->directory, "%s/%s/%s", zkf_session_root(), kind == ZKF_FLOCK ? "locks" : "records",
+	             encoded_name) < 0) {
+		free(made);
+		return NULL;
+	}
+	made->demands_last = &made->demands;
+	made->child_watch.fire = child_watch_fired;
+	made->bell_watch.fire = bell_watch_fired;
+	zkf_recall_init(made);
+	HASH_ADD(hh, locks, key, sizeof(made->key), made);
+	if (!made->hh.tbl) {
+		free(made->directory);
+		free(made);
+		return NULL;
+	}
+	return made;
+}
+
+static void lock_free(struct zkf_lock *lock)
+{
+	while (lock->files)
+		zkf_file_free(lock->files);
+	zkf_recall_stop(lock);
+	zkf_zk_watch_forget(&lock->child_watch);
+	zkf_zk_watch_forget(&lock->bell_watch);
+	HASH_DEL(locks, lock);
+	free(lock->followers);
+	free(lock->directory);
+	free(lock);
+}
+
+bool zkf_lock_covered(const struct zkf_lock *lock, int64_t start, int64_t end, uint8_t mode)
+{
+	struct zkf_ranges all = {0};
+	bool covered = false;
+
+	for (const struct zkf_claim *claim = lock->claims; claim && !covered; claim = claim->next)
+		covered = claim->state == ZKF_CLAIM_GRANTED && zkf_ranges_covers(&claim->ranges, start, end, mode);
+	if (covered)
+		return true;
+	/* Only together, perhaps: a range may lie in the pieces of several claims. */
+	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
+		if (claim->state == ZKF_CLAIM_GRANTED && zkf_ranges_raise_all(&all, &claim->ranges))
+			break;
+	covered = zkf_ranges_covers(&all, start, end, mode);
+	zkf_ranges_free(&all);
+	return covered;
+}
+
+/* Does another host that comes after us wait for this?  (What it asks for, it does not get while we have it.) */
+static bool wanted_elsewhere(const struct zkf_lock *lock, int64_t start, int64_t end, uint8_t mode)
+{
+	for (size_t i = 0; i < lock->follower_count; i++) {
+		const struct zkf_follower *follower = &lock->followers[i];
+
+		if (follower->start > end || follower->end < start ||
+		    (mode == ZKF_SHARED && follower->mode == ZKF_SHARED))
+			continue;
+		for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
+			if (claim->state == ZKF_CLAIM_GRANTED && zkf_recall_follows(claim, follower))
+				return true;
+	}
+	return false;
+}
+
+bool zkf_lock_ready(const struct zkf_lock *lock, int64_t start, int64_t end, uint8_t mode)
+{
+	return zkf_session_usable() && zkf_lock_covered(lock, start, end, mode) &&
+	       !wanted_elsewhere(lock, start, end, mode) && (!lock->files || !lock->files->next);
+}
+
+/*
+ * Several files of one lock on this host (a group, an unlinked file and its successor): the kernel can't arbitrate
+ * between two inodes, so nothing is granted on one while another holds or is about to hold what conflicts.
+ */
+static bool other_files_conflict(struct zkf_lock *lock, const struct zkf_demand *demand)
+{
+	if (!lock->files || !lock->files->next)
+		return false;
+	for (const struct zkf_demand *other = lock->demands; other; other = other->next)
+		if (other->file != demand->file && other->state != ZKF_DEMAND_WAITING && other->start <= demand->end &&
+		    other->end >= demand->start && (other->mode == ZKF_EXCLUSIVE || demand->mode == ZKF_EXCLUSIVE))
+			return true;
+	for (struct zkf_file *file = lock->files; file; file = file->next)
+		if (file != demand->file) {
+			zkf_recall_look(file);
+			if (zkf_ranges_conflicting(&file->in_use, demand->start, demand->end, demand->mode))
+				return true;
+		}
+	return false;
+}
+
+static void demand_unlink(struct zkf_demand *demand)
+{
+	struct zkf_lock *lock = demand->lock;
+
+	*demand->before = demand->next;
+	*(demand->next ? &demand->next->before : &lock->demands_last) = demand->before;
+	zkf_timer_stop(&demand->timer);
+}
+
+static void give_answer(struct zkf_demand *demand, struct zkf_reply *reply)
+{
+	reply->magic = ZKF_WIRE_MAGIC;
+	demand->answer(demand, reply);
+}
+
+static void fail(struct zkf_demand *demand, const char *why)
+{
+	struct zkf_reply reply = {.answer = ZKF_FAILED, .error = ENOLCK};
+	int bytes = snprintf(reply.text, sizeof(reply.text), "%s: %s", demand->lock->key.name, why);
+
+	reply.text_bytes = bytes < (int)sizeof(reply.text) ? (uint32_t)bytes : (uint32_t)sizeof(reply.text) - 1;
+	give_answer(demand, &reply);
+}
+
+static void answer_simply(struct zkf_demand *demand, enum zkf_answer answer)
+{
+	struct zkf_reply reply = {.answer = (uint8_t)answer};
+
+	give_answer(demand, &reply);
+}
+
+static void cover(struct zkf_demand *demand, enum zkf_demand_state state)
+{
+	struct zkf_reply reply = {.answer = ZKF_COVERED, .page_id = zkf_publish_page_id()};
+
+	if (demand->op == ZKF_OP_GETLK) {
+		answer_simply(demand, ZKF_FREE);
+		return;
+	}
+	demand->state = state;
+	demand->claim = NULL;
+	zkf_timer_stop(&demand->timer);
+	reply.slot = demand->file->slot;
+	reply.state = zkf_publish_word(demand->file->slot);
+	give_answer(demand, &reply);
+}
+
+static void refuse(struct zkf_demand *demand, const struct zkf_claim *claim)
+{
+	struct zkf_reply reply = {.answer = ZKF_BUSY};
+
+	if (demand->op == ZKF_OP_GETLK) {
+		reply.answer = ZKF_HELD;
+		reply.mode = claim && claim->refused_by.mode ? claim->refused_by.mode : ZKF_EXCLUSIVE;
+		reply.start = claim ? claim->refused_by.start : demand->start;
+		reply.end = claim && claim->refused_by.mode ? claim->refused_by.end : demand->end;
+		reply.pid = claim && claim->refused_pid ? -claim->refused_pid : -1;
+	}
+	give_answer(demand, &reply);
+}
+
+/* The session can't be used: what the rule says. */
+static void demand_without_session(struct zkf_demand *demand)
+{
+	if (demand->state != ZKF_DEMAND_WAITING)
+		return;
+	if (demand->unavailable == ZKF_UNAVAILABLE_LOCAL) {
+		zkf_log(ZKF_LOG_ERROR, "lock local-only lock=%s pid=%d path=%s why=\"%s\"", demand->lock->key.name, demand->pid,
+		        demand->file->path, zkf_session_trouble());
+		answer_simply(demand, ZKF_LOCAL);
+	} else if (demand->unavailable == ZKF_UNAVAILABLE_FAIL || demand->held) {
+		fail(demand, zkf_session_trouble());
+	}
+}
+
+/*
+ * May it have what this host holds although another host waits for that?  As the kernel would answer: non-blocking
+ * requests, a process that holds already (it may be what the other host waits for), and, after some patience, everybody
+ * on a host that holds.
+ */
+static bool may_pass(const struct zkf_demand *demand)
+{
+	return demand->nonblock || demand->process_holds || demand->patience_over;
+}
+
+static bool try_grant(struct zkf_lock *lock, struct zkf_demand *demand)
+{
+	bool promised = demand->claim && demand->claim->state == ZKF_CLAIM_GRANTED;
+
+	if (!zkf_lock_covered(lock, demand->start, demand->end, demand->mode) || other_files_conflict(lock, demand))
+		return false;
+	if (promised || demand->owner_holds || demand->held ||
+	    !wanted_elsewhere(lock, demand->start, demand->end, demand->mode))
+		cover(demand, ZKF_DEMAND_PINNED);
+	else if (may_pass(demand))
+		cover(demand, ZKF_DEMAND_SOFT);
+	else
+		return false;
+	return true;
+}
+
+static bool claim_serves(const struct zkf_claim *claim, const struct zkf_demand *demand)
+{
+	return claim->state <= ZKF_CLAIM_OVERTAKING && !claim->delete_wanted &&
+	       (claim->role == ZKF_CLAIM_TRY) == demand->nonblock &&
+	       zkf_ranges_covers(&claim->ranges, demand->start, demand->end, demand->mode);
+}
+
+/* Alone, for all we know, in a lock of which we have nothing: claim the whole file, and shrink when somebody comes. */
+static bool may_be_greedy(const struct zkf_lock *lock)
+{
+	return lock->key.kind == ZKF_FLOCK || (!lock->claims && !lock->follower_count);
+}
+
+/* At the limit of what one session may have: what has been kept longest goes first.  uthash keeps the order of adding. */
+void zkf_lock_give_back_some(void)
+{
+	int count = ZKF_GIVE_BACK_AT_ONCE;
+
+	for (struct zkf_lock *lock = locks; lock && count; lock = lock->hh.next) {
+		if (lock->recalled || lock->demands || !lock->claims)
+			continue;
+		lock->giving_back = true;
+		zkf_lock_touch(lock);
+		count--;
+	}
+}
+
+static bool host_holds(const struct zkf_lock *lock)
+{
+	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
+		if (claim->state == ZKF_CLAIM_GRANTED)
+			return true;
+	return false;
+}
+
+static void demand_queue(struct zkf_lock *lock, struct zkf_demand *demand)
+{
+	bool greedy = may_be_greedy(lock);
+	enum zkf_claim_role role = demand->nonblock                                    ? ZKF_CLAIM_TRY
+	                           : demand->process_holds || (demand->patience_over && host_holds(lock)) ? ZKF_CLAIM_OWNER
+	                                                                                                  : ZKF_CLAIM_FIFO;
+
+	for (struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
+		if (claim_serves(claim, demand)) {
+			demand->claim = claim;
+			if (role == ZKF_CLAIM_OWNER)
+				zkf_claim_set_owner(claim);
+			return;
+		}
+	demand->claim = zkf_claim_create(lock, role, greedy ? 0 : demand->start, greedy ? ZKF_RANGE_MAX : demand->end,
+	                                 demand->mode, demand->pid);
+	if (demand->claim)
+		return;
+	if (errno == ENOSPC) {
+		zkf_lock_give_back_some();
+		if (zkf_now_ns() - demand->arrived_ns > ZKF_FULL_AFTER_MS * ZKF_NS_PER_MS) {
+			fail(demand, "this host holds as many locks as one session may; see zkflockd(8), LIMITS");
+			return;
+		}
+	}
+	zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
+}
+
+/* A claim that was made wider than needed meets others: ask for no more than is needed, others queue for themselves. */
+static bool claim_narrow(struct zkf_lock *lock, struct zkf_claim *claim, const struct zkf_demand *first)
+{
+	struct zkf_ranges needed = {0};
+	bool narrowed = false;
+
+	if (!zkf_ranges_assign(&needed, first->start, first->end, first->mode) &&
+	    !zkf_ranges_equal(&needed, &claim->ranges) && !zkf_claim_shrink(claim, &needed)) {
+		narrowed = true;
+		for (struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
+			if (demand->claim == claim && demand != first &&
+			    !zkf_ranges_covers(&claim->ranges, demand->start, demand->end, demand->mode))
+				demand->claim = NULL;
+	}
+	zkf_ranges_free(&needed);
+	return narrowed;
+}
+
+static void demand_refused(struct zkf_lock *lock, struct zkf_demand *demand)
+{
+	struct zkf_claim *claim = demand->claim;
+
+	if (claim->refused_error) {
+		char why[160];
+
+		snprintf(why, sizeof(why), "ZooKeeper refused it: %s", zkf_zk_error_name(claim->refused_error));
+		fail(demand, why);
+	} else if (lock->key.kind == ZKF_RECORD && claim_narrow(lock, claim, demand)) {
+		zkf_look_start(claim); /* it may have been the width that was refused */
+	} else {
+		refuse(demand, claim);
+	}
+}
+
+static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
+{
+	struct zkf_claim *claim = demand->claim;
+
+	if (demand->state != ZKF_DEMAND_WAITING || try_grant(lock, demand))
+		return;
+	if (demand->held) {
+		refuse(demand, NULL);
+		return;
+	}
+	if (zkf_lock_covered(lock, demand->start, demand->end, demand->mode) && other_files_conflict(lock, demand)) {
+		if (demand->nonblock)
+			refuse(demand, NULL);
+		return; /* the poll and the hints of recall.c tell when the other file is free */
+	}
+	if (claim && claim->state == ZKF_CLAIM_REFUSED) {
+		demand_refused(lock, demand);
+		return;
+	}
+	if (claim && claim->state == ZKF_CLAIM_WAITING && lock->key.kind == ZKF_RECORD)
+		claim_narrow(lock, claim, demand);
+	if (!demand->claim)
+		demand_queue(lock, demand);
+}
+
+/* The demands whose claim has just been granted: they waited for it, so they are served before it may be recalled. */
+static void serve_batch(struct zkf_lock *lock)
+{
+	struct zkf_demand *next;
+
+	for (struct zkf_demand *demand = lock->demands; demand; demand = next) {
+		next = demand->next;
+		if (demand->state == ZKF_DEMAND_WAITING && demand->claim && demand->claim->state == ZKF_CLAIM_GRANTED)
+			try_grant(lock, demand);
+	}
+}
+
+static bool claim_wanted(const struct zkf_lock *lock, const struct zkf_claim *claim)
+{
+	for (const struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
+		if (demand->claim == claim)
+			return true;
+	return false;
+}
+
+static bool claim_redundant(const struct zkf_lock *lock, const struct zkf_claim *claim)
+{
+	for (const struct zkf_claim *other = lock->claims; other; other = other->next) {
+		bool all = other != claim && other->state == ZKF_CLAIM_GRANTED;
+
+		for (size_t i = 0; all && i < claim->ranges.count; i++)
+			all = zkf_ranges_covers(&other->ranges, claim->ranges.items[i].start, claim->ranges.items[i].end,
+			                        claim->ranges.items[i].mode);
+		if (all)
+			return true;
+	}
+	return false;
+}
+
+static void claims_tidy(struct zkf_lock *lock)
+{
+	struct zkf_claim *next;
+
+	for (struct zkf_claim *claim = lock->claims; claim; claim = next) {
+		next = claim->next;
+		if (claim->state == ZKF_CLAIM_DELETING || claim->delete_wanted || claim_wanted(lock, claim))
+			continue;
+		if (claim->state != ZKF_CLAIM_GRANTED || claim_redundant(lock, claim))
+			zkf_claim_delete(claim);
+	}
+}
+
+static void claims_gone(struct zkf_lock *lock)
+{
+	struct zkf_claim *next;
+
+	for (struct zkf_claim *claim = lock->claims; claim; claim = next) {
+		next = claim->next;
+		if (claim->state != ZKF_CLAIM_GONE)
+			continue;
+		for (struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
+			if (demand->claim == claim)
+				demand->claim = NULL;
+		zkf_claim_forget(claim);
+		lock->reduced = true;
+	}
+}
+
+static void step(struct zkf_lock *lock)
+{
+	struct zkf_demand *next;
+	bool usable = zkf_session_usable();
+
+	step_number++;
+	claims_gone(lock);
+	if (usable) {
+		serve_batch(lock);
+		zkf_recall_step(lock);
+	}
+	for (struct zkf_demand *demand = lock->demands; demand; demand = next) {
+		next = demand->next;
+		if (usable)
+			demand_step(lock, demand);
+		else
+			demand_without_session(demand);
+	}
+	if (usable)
+		claims_tidy(lock);
+	zkf_recall_publish(lock);
+	if (!lock->claims && !lock->demands && !lock->dirty)
+		lock_free(lock);
+}
+
+void zkf_lock_step_dirty(void)
+{
+	while (dirty_first) {
+		struct zkf_lock *lock = dirty_first;
+
+		dirty_first = lock->next_dirty;
+		lock->dirty = false;
+		step(lock);
+	}
+}
+
+static void demand_timer_fired(struct zkf_timer *timer)
+{
+	struct zkf_demand *demand = (struct zkf_demand *)((char *)timer - offsetof(struct zkf_demand, timer));
+	struct zkf_lock *lock = demand->lock;
+
+	if (!demand->nonblock) {
+		demand->patience_over = true;
+		if (demand->claim && host_holds(lock))
+			zkf_claim_set_owner(demand->claim);
+		zkf_timer_arm(timer, zkf_now_ns() + ZKF_PATIENCE_MS * ZKF_NS_PER_MS);
+		zkf_lock_touch(lock);
+		return;
+	}
+	if (zkf_session_usable())
+		refuse(demand, NULL); /* the host in the way does not answer: it can't be had now */
+	else
+		fail(demand, zkf_session_trouble());
+	zkf_lock_touch(lock);
+}
+
+void zkf_lock_add(struct zkf_lock *lock, struct zkf_demand *demand)
+{
+	demand->lock = lock;
+	demand->state = ZKF_DEMAND_WAITING;
+	demand->arrived_ns = zkf_now_ns();
+	demand->next = NULL;
+	demand->before = lock->demands_last;
+	*lock->demands_last = demand;
+	lock->demands_last = &demand->next;
+	demand->timer.fire = demand_timer_fired;
+	zkf_timer_arm(&demand->timer,
+	              demand->arrived_ns + (demand->nonblock ? answer_within_ns : ZKF_PATIENCE_MS * ZKF_NS_PER_MS));
+	zkf_lock_touch(lock);
+}
+
+void zkf_lock_remove(struct zkf_demand *demand)
+{
+	demand_unlink(demand);
+	zkf_lock_touch(demand->lock);
+}
+
+void zkf_lock_session_lost(void)
+{
+	for (struct zkf_lock *lock = locks; lock; lock = lock->hh.next) {
+		for (struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
+			demand->claim = NULL;
+		while (lock->claims)
+			zkf_claim_forget(lock->claims);
+		lock->follower_count = 0;
+		lock->reduced = true;
+		zkf_recall_stop(lock);
+		zkf_recall_publish(lock);
+		zkf_lock_touch(lock);
+	}
+}
+
+bool zkf_lock_any_in_use(void)
+{
+	struct zkf_ranges in_use = {0};
+	bool any = false;
+
+	for (struct zkf_file *file = zkf_file_list(); file && !any; file = file->hh.next) {
+		zkf_publish_state(file->slot, ZKF_NONE, true, true);
+		any = zkf_file_look(file, &in_use) || in_use.count;
+	}
+	zkf_ranges_free(&in_use);
+	return any;
+}

@@ -1,0 +1,150 @@
+/*
+ * keeper/lock.h - one cluster lock as this host sees it: files, claims, demands
+ *
+ * Answers for: who of this host may lock now, who waits, and what is given back to the cluster.
+ * Does not:    speak the socket's protocol (server.c), nor the queue's (claim.c), nor look at the kernel (file.c).
+ * Threads:     the loop's.
+ * Specification: design sections 4 to 6.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A lock is stepped (zkf_lock_step) whenever something has happened to it; a step looks at everything and is idempotent:
+ *
+ *     1. recall   if another host wants what we have: publish RECALLED, look at the kernel, shrink or delete claims
+ *     2. demands  (the programs' requests): each is answered, or waits for a claim
+ *     3. claims   nobody waits for: deleted;  4. published state, timers, the end of an unused lock
+ */
+#ifndef ZKF_LOCK_H
+#define ZKF_LOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "../mapping/config.h"
+#include "../mapping/name.h"
+#include "claim_text.h"
+#include "loop.h"
+#include "ranges.h"
+#include "wire.h"
+#include "zk.h"
+
+struct zkf_claim;
+struct zkf_file;
+struct zkf_demand;
+
+/* Another host's claim, from its name in the queue's list. */
+struct zkf_follower {
+	int64_t sequence;
+	int64_t start, end;
+	uint8_t mode;
+	bool nonblock;
+};
+
+struct zkf_lock {
+	/* Written when the lock is made. */
+	struct {
+		uint32_t kind; /* enum zkf_kind */
+		char name[ZKF_NAME_BYTES_MAX + 1]; /* encoded */
+	} key;
+	char *directory; /* znode */
+	UT_hash_handle hh;
+
+	/* The rule's options, renewed by every demand. */
+	enum zkf_on_loss on_loss;
+	int64_t keep_ns;
+
+	struct zkf_file *files;
+	struct zkf_claim *claims;
+	struct zkf_demand *demands, **demands_last; /* waiting or pinned, in order of arrival */
+
+	/* Our belief about the queue. */
+	struct zkf_follower *followers;
+	size_t follower_count;
+	bool view_stale;            /* a watch fired since the last list */
+	struct zkf_zk_watch child_watch, bell_watch;
+	struct zkf_zk_op *list_op, *bell_op;
+
+	bool recalled;              /* another host wants what we have */
+	bool giving_back;           /* keep is over: give back what is not in use */
+	bool reduced;               /* cover went since the state was published */
+	bool told;                  /* the holder has been written into the claim, for people */
+	int64_t recalled_since_ns;
+	struct zkf_timer poll_timer;  /* look at the kernel again */
+	int64_t poll_ns;              /* its present interval */
+	struct zkf_timer relist_timer;
+	struct zkf_timer keep_timer;
+
+	bool dirty;                 /* in the list of locks to be stepped */
+	struct zkf_lock *next_dirty;
+};
+
+enum zkf_demand_state {
+	ZKF_DEMAND_WAITING,
+	ZKF_DEMAND_PINNED, /* answered COVERED, conversation open: nothing of its cover may go */
+	ZKF_DEMAND_SOFT,    /* answered COVERED under a recall: if cover goes, the client finds out by the generation */
+};
+
+struct zkf_demand {
+	struct zkf_demand *next, **before; /* in lock->demands */
+	struct zkf_lock *lock;
+	struct zkf_file *file;
+	struct zkf_claim *claim; /* waited for, or NULL */
+	enum zkf_demand_state state;
+	enum zkf_op op; /* LOCK or GETLK */
+	uint8_t mode;
+	bool held;          /* the kernel lock is taken already: confirm or refuse */
+	bool nonblock;
+	bool owner_holds;   /* what it asks for is held by its owner already */
+	bool process_holds; /* its process holds something of this lock */
+	bool patience_over;
+	enum zkf_unavailable unavailable;
+	int32_t pid, tid;
+	int64_t start, end;
+	int64_t arrived_ns;
+	struct zkf_timer timer;  /* non-blocking: the answer is due; blocking: patience is over */
+	/* Answers; implemented by server.c.  After any but COVERED the demand is gone. */
+	void (*answer)(struct zkf_demand *demand, const struct zkf_reply *reply);
+};
+
+/* zkf_lock_get - find or make; NULL when memory is out */
+struct zkf_lock *zkf_lock_get(uint32_t kind, const char *encoded_name);
+
+/* zkf_lock_init - how long a non-blocking call may take, ms */
+void zkf_lock_init(int connect_timeout_ms);
+
+/* zkf_lock_add - a program's demand arrives, its fields filled in; it is answered from the lock's next step */
+void zkf_lock_add(struct zkf_lock *lock, struct zkf_demand *demand);
+
+/* zkf_lock_remove - the client hung up, or it has been answered */
+void zkf_lock_remove(struct zkf_demand *demand);
+
+/* zkf_lock_ready - would a demand like this be granted at once, whoever asks? */
+bool zkf_lock_ready(const struct zkf_lock *lock, int64_t start, int64_t end, uint8_t mode);
+
+/* zkf_lock_touch - step this lock after the current event */
+void zkf_lock_touch(struct zkf_lock *lock);
+/* zkf_lock_hint - something may have been unlocked: look now, and again soon */
+void zkf_lock_hint(struct zkf_lock *lock);
+void zkf_lock_touch_all(void);
+/* zkf_lock_step_dirty - the loop's deferred work */
+void zkf_lock_step_dirty(void);
+
+/* zkf_lock_give_back_some - a table or the session is full: return what is kept and not in use, the oldest first */
+void zkf_lock_give_back_some(void);
+
+/* zkf_lock_view - what a list of the queue says; called by claim.c and by the lock's own lists */
+void zkf_lock_view(struct zkf_lock *lock, const struct zkf_zk_result *children);
+
+/* zkf_lock_session_lost - every claim is void */
+void zkf_lock_session_lost(void);
+
+/* zkf_lock_covered - do this host's granted claims cover it? */
+bool zkf_lock_covered(const struct zkf_lock *lock, int64_t start, int64_t end, uint8_t mode);
+
+/* zkf_lock_any_in_use - does any local program hold any lock?  For an orderly end. */
+bool zkf_lock_any_in_use(void);
+
+/* zkf_lock_list - every lock that is known; uthash's order */
+struct zkf_lock *zkf_lock_list(void);
+
+#endif

@@ -1,0 +1,347 @@
+/*
+ * keeper/main.c - zkflockd: start, run, end
+ *
+ * Answers for: options, configuration, the runtime directory, signals, readiness.
+ * Does not:    lock anything.
+ * Threads:     started before libzookeeper makes its two: all signals are blocked, and read from a signalfd.
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../mapping/config.h"
+#include "fault.h"
+#include "file.h"
+#include "lock.h"
+#include "log.h"
+#include "loop.h"
+#include "publish.h"
+#include "server.h"
+#include "session.h"
+#include "zk.h"
+
+#define SYSTEM_DIRECTORY "/run/zkflock"
+#define CONFIG_PATH "/etc/zkflock.conf"
+#define CONFIG_BYTES_MAX (4 << 20)
+
+/* Exit codes, documented in zkflockd(8). */
+enum { EXIT_OK = 0, EXIT_TROUBLE = 1, EXIT_USAGE = 2, EXIT_CONFIG = 3 };
+
+/* Written by main. */
+static int ready_fd = -1;
+static struct zkf_config config;
+static struct zkf_source signal_source = {.fd = -1};
+
+/* The reason goes to the log, and to the program that started us, which tells its user. */
+static int give_up(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int give_up(int code, const char *format, ...)
+{
+	char line[400];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line) - 1, format, arguments);
+	va_end(arguments);
+	zkf_log(ZKF_LOG_ERROR, "keeper %s", line);
+	if (ready_fd >= 0 && dprintf(ready_fd, "%s\n", line) < 0)
+		zkf_log(ZKF_LOG_WARN, "keeper nobody reads why");
+	return code;
+}
+
+static void tell_ready(void)
+{
+	if (ready_fd < 0)
+		return;
+	if (write(ready_fd, "\n", 1) < 0)
+		zkf_log(ZKF_LOG_DEBUG, "keeper nobody waits for readiness");
+	close(ready_fd);
+	ready_fd = -1;
+}
+
+static char *read_file(const char *path, size_t *bytes)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+	char *text = NULL;
+
+	*bytes = 0;
+	if (fd >= 0 && !fstat(fd, &status) && status.st_size <= CONFIG_BYTES_MAX)
+		text = zkf_calloc(1, (size_t)status.st_size + 1);
+	while (text && *bytes < (size_t)status.st_size) {
+		ssize_t n = read(fd, text + *bytes, (size_t)status.st_size - *bytes);
+
+		if (n <= 0)
+			break;
+		*bytes += (size_t)n;
+	}
+	if (fd >= 0)
+		close(fd);
+	return text;
+}
+
+static int load_config(void)
+{
+	const char *path = secure_getenv("ZKFLOCK_CONF");
+	struct zkf_config_error error = {0};
+	struct zkf_rule *rules;
+	size_t bytes, most;
+	char *text;
+
+	if (!path || !*path)
+		path = CONFIG_PATH;
+	text = read_file(path, &bytes);
+	if (!text)
+		return give_up(EXIT_CONFIG, "%s: %s", path, strerror(errno));
+	most = zkf_config_rules_max(text, bytes);
+	rules = zkf_calloc(most + 1, sizeof(*rules));
+	if (!rules)
+		return give_up(EXIT_TROUBLE, "out of memory");
+	/* Text and rules live as long as the process. */
+	if (zkf_config_parse(&config, rules, most, text, bytes, &error))
+		return give_up(EXIT_CONFIG, "%s:%d: %s", path, error.line, error.text);
+	if (!config.ensemble.len)
+		return give_up(EXIT_CONFIG, "%s: no ensemble is set; allowed: ensemble host:port,host:port,...", path);
+	return EXIT_OK;
+}
+
+/* Where socket and page are; see zkflock.conf(5), ENVIRONMENT.  An error of the choice shows when it is opened. */
+static void choose_directory(char *path, size_t capacity)
+{
+	const char *given = secure_getenv("ZKFLOCK_RUNTIME_DIR"), *xdg = secure_getenv("XDG_RUNTIME_DIR");
+
+	if (given && *given)
+		snprintf(path, capacity, "%s", given);
+	else if (geteuid() == 0)
+		snprintf(path, capacity, "%s", SYSTEM_DIRECTORY);
+	else if (xdg && *xdg)
+		snprintf(path, capacity, "%s/zkflock", xdg);
+	else
+		snprintf(path, capacity, "/tmp/zkflock-%d", (int)geteuid());
+}
+
+static int open_directory(const char *path, int *directory)
+{
+	struct stat status;
+	mode_t mode = geteuid() == 0 ? 0755 : 0700;
+
+	if (mkdir(path, mode) && errno != EEXIST)
+		return give_up(EXIT_TROUBLE, "runtime directory %s: %s; set ZKFLOCK_RUNTIME_DIR to a directory that can be written",
+		               path, strerror(errno));
+	*directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*directory < 0 || fstat(*directory, &status))
+		return give_up(EXIT_TROUBLE, "runtime directory %s: %s", path, strerror(errno));
+	/* Who may write here could put his own socket in the place of ours. */
+	if (status.st_uid != geteuid() || (status.st_mode & 022))
+		return give_up(EXIT_TROUBLE, "runtime directory %s: must be owned by uid %d and writable by nobody else", path,
+		               (int)geteuid());
+	return EXIT_OK;
+}
+
+/* One keeper a directory.  Returns the lock's descriptor, kept until the end; -EWOULDBLOCK: another one is there. */
+static int take_directory(int directory)
+{
+	int fd = openat(directory, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0)
+		return -errno;
+	return flock(fd, LOCK_EX | LOCK_NB) ? -errno : fd;
+}
+
+static void write_pid(int directory)
+{
+	int fd = openat(directory, "pid", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+
+	if (fd < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
+		zkf_log(ZKF_LOG_WARN, "keeper pid-file error=\"%s\"", strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+static void log_to_file(int directory)
+{
+	int fd = openat(directory, "log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
+
+	if (fd < 0)
+		return;
+	dup2(fd, STDERR_FILENO);
+	close(fd);
+}
+
+static void signal_ready(struct zkf_source *source, uint32_t events)
+{
+	struct signalfd_siginfo info;
+
+	(void)events;
+	if (read(source->fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) {
+		zkf_log(ZKF_LOG_INFO, "keeper ending signal=%d", (int)info.ssi_signo);
+		zkf_loop_stop();
+	}
+}
+
+static int init_signals(void)
+{
+	sigset_t all, ours;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGTERM);
+	sigaddset(&ours, SIGINT);
+	sigaddset(&ours, SIGHUP);
+	signal_source.fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (signal_source.fd < 0)
+		return -errno;
+	signal_source.ready = signal_ready;
+	return zkf_loop_add(&signal_source, EPOLLIN);
+}
+
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static void session_ready(void)
+{
+	zkf_lock_touch_all();
+}
+
+static int start_parts(int directory, const char *path)
+{
+	static const struct zkf_session_events events = {session_ready, zkf_lock_touch_all, zkf_lock_session_lost};
+	bool everybody = geteuid() == 0;
+	int error;
+
+	zkf_lock_init(config.connect_timeout_ms);
+	zkf_loop_after_each(zkf_lock_step_dirty);
+	error = zkf_publish_init(directory, everybody ? 0644 : 0600);
+	if (error)
+		return give_up(EXIT_TROUBLE, "%s/page: %s", path, strerror(-error));
+	error = zkf_zk_init();
+	if (!error)
+		error = zkf_file_init();
+	if (error)
+		return give_up(EXIT_TROUBLE, "start: %s", strerror(-error));
+	error = zkf_server_init(directory, path, everybody ? 0666 : 0600, &config);
+	if (error)
+		return give_up(EXIT_TROUBLE, "%s/socket: %s", path, strerror(-error));
+	tell_ready();
+	error = zkf_session_start(&config, &events);
+	if (error)
+		return give_up(EXIT_TROUBLE, "session: %s", strerror(-error));
+	return EXIT_OK;
+}
+
+static int serve(int directory, const char *path)
+{
+	int code = start_parts(directory, path), error;
+
+	if (code)
+		return code;
+	zkf_log(ZKF_LOG_INFO, "keeper started pid=%d version=%s directory=%s", (int)getpid(), ZKF_VERSION, path);
+	error = zkf_loop_run();
+	unlinkat(directory, "socket", 0);
+	if (error)
+		return give_up(EXIT_TROUBLE, "loop: %s", strerror(-error));
+	/* With a lock in use the session must live on: a new keeper or its timeout decides, not we. */
+	if (zkf_lock_any_in_use())
+		zkf_log(ZKF_LOG_WARN, "keeper ended why=\"locks are in use: the session is left to time out\"");
+	else
+		zkf_session_end();
+	unlinkat(directory, "pid", 0);
+	return EXIT_OK;
+}
+
+static void usage(FILE *out)
+{
+	fputs("usage: zkflockd [--on-demand] [--ready-fd=N]\n"
+	      "The keeper of zkflock: holds this host's ZooKeeper session.  Runs in the foreground, logs to stderr.\n"
+	      "  --on-demand   as started by the library: log to the runtime directory, quiet if a keeper runs already\n"
+	      "  --ready-fd=N  write a newline to descriptor N when ready, else the reason why not\n"
+	      "  --help, --version\n"
+	      "See zkflockd(8), zkflock.conf(5).\n",
+	      out);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {{"on-demand", no_argument, NULL, 'd'},
+	                                        {"ready-fd", required_argument, NULL, 'r'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {"version", no_argument, NULL, 'V'},
+	                                        {NULL, 0, NULL, 0}};
+	bool on_demand = false;
+	char path[1024];
+	int option, directory = -1, lock, code;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case 'd':
+			on_demand = true;
+			break;
+		case 'r':
+			ready_fd = atoi(optarg);
+			fcntl(ready_fd, F_SETFD, FD_CLOEXEC);
+			break;
+		case 'h':
+			usage(stdout);
+			return EXIT_OK;
+		case 'V':
+			puts("zkflockd " ZKF_VERSION);
+			return EXIT_OK;
+		default:
+			usage(stderr);
+			return EXIT_USAGE;
+		}
+	}
+	umask(022);
+	zkf_fault_init();
+	zkf_log_set_level(secure_getenv("ZKFLOCK_LOG"));
+	choose_directory(path, sizeof(path));
+	code = open_directory(path, &directory);
+	if (code)
+		return code;
+	lock = take_directory(directory);
+	if (lock == -EWOULDBLOCK && on_demand) {
+		tell_ready(); /* two starters raced: the other one's keeper serves both */
+		return EXIT_OK;
+	}
+	if (lock < 0)
+		return give_up(EXIT_TROUBLE, "%s/lock: %s", path,
+		               lock == -EWOULDBLOCK ? "another keeper runs in this directory" : strerror(-lock));
+	if (on_demand)
+		log_to_file(directory);
+	if (chdir("/"))
+		return give_up(EXIT_TROUBLE, "chdir /: %s", strerror(errno));
+	code = load_config();
+	if (code)
+		return code;
+	raise_file_limit();
+	write_pid(directory);
+	code = zkf_loop_init();
+	if (!code)
+		code = init_signals();
+	if (code)
+		return give_up(EXIT_TROUBLE, "start: %s", strerror(-code));
+	return serve(directory, path);
+}

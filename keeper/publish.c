@@ -1,0 +1,139 @@
+/*
+ * keeper/publish.c - see publish.h
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "publish.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Written by zkf_publish_init; the memory itself by the loop's thread alone. */
+static struct zkf_page *page;
+
+/* In `unused` of a slot: it belongs to a file.  Given back, its ino stays, so that searches go on behind it. */
+#define TAKEN 1u
+
+static void page_take_over(void)
+{
+	atomic_store(&page->header.lease_deadline_ns, 0);
+	for (uint32_t i = 0; i < ZKF_SLOT_COUNT; i++) {
+		struct zkf_slot *slot = &page->slots[i];
+		uint64_t word = atomic_load(&slot->state);
+
+		slot->unused = 0;
+		if (!atomic_load(&slot->ino) && !word)
+			continue;
+		atomic_store(&slot->state, (ZKF_STATE_GENERATION(word) + 1) << 16);
+	}
+	atomic_store(&page->header.recalls, 0);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+int zkf_publish_init(int directory_fd, int mode)
+{
+	struct stat status;
+	int fd = openat(directory_fd, "page", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
+
+	if (fd < 0)
+		return -errno;
+	if (fchmod(fd, (mode_t)mode) || fstat(fd, &status))
+		goto failed;
+	/* Never truncated: a program that has it mapped would die of SIGBUS. */
+	if ((size_t)status.st_size < sizeof(*page) && ftruncate(fd, sizeof(*page)))
+		goto failed;
+	/* Take the blocks now: a full tmpfs must refuse here, not kill us at a store. */
+	if (posix_fallocate(fd, 0, sizeof(*page)) == ENOSPC) {
+		errno = ENOSPC;
+		goto failed;
+	}
+	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED)
+		goto failed;
+	close(fd);
+	page_take_over();
+	if (page->header.magic != ZKF_PAGE_MAGIC || page->header.version != ZKF_PAGE_VERSION || !page->header.page_id) {
+		uint64_t id = 0;
+
+		while (!id)
+			if (getrandom(&id, sizeof(id), 0) < 0 && errno != EINTR)
+				return -errno;
+		page->header.magic = ZKF_PAGE_MAGIC;
+		page->header.version = ZKF_PAGE_VERSION;
+		page->header.page_id = id;
+	}
+	return 0;
+failed:
+	close(fd);
+	return errno ? -errno : -EIO;
+}
+
+uint64_t zkf_publish_page_id(void)
+{
+	return page->header.page_id;
+}
+
+void zkf_publish_lease(int64_t deadline_ns)
+{
+	if (page)
+		atomic_store(&page->header.lease_deadline_ns, deadline_ns);
+}
+
+uint32_t zkf_publish_slot_take(uint64_t dev, uint64_t ino, uint32_t kind)
+{
+	uint32_t first = zkf_slot_hash(dev, ino, kind);
+
+	for (uint32_t i = 0; i < ZKF_SLOT_PROBES; i++) {
+		uint32_t index = (first + i) & (ZKF_SLOT_COUNT - 1);
+		struct zkf_slot *slot = &page->slots[index];
+
+		if (slot->unused == TAKEN)
+			continue;
+		/* The generation first: a reader that has seen the old file's word must not take it for the new one's. */
+		atomic_store(&slot->state, (ZKF_STATE_GENERATION(atomic_load(&slot->state)) + 1) << 16);
+		atomic_store(&slot->dev, dev);
+		atomic_store(&slot->kind, kind);
+		atomic_store(&slot->start, 0);
+		atomic_store(&slot->end, INT64_MAX);
+		atomic_store(&slot->ino, ino);
+		slot->unused = TAKEN;
+		return index;
+	}
+	return ZKF_NO_SLOT;
+}
+
+void zkf_publish_slot_give(uint32_t index)
+{
+	if (index == ZKF_NO_SLOT)
+		return;
+	zkf_publish_state(index, 0, false, true);
+	page->slots[index].unused = 0;
+}
+
+void zkf_publish_state(uint32_t index, unsigned mode, bool recalled, bool reduced)
+{
+	struct zkf_slot *slot;
+	uint64_t before, after;
+
+	if (index == ZKF_NO_SLOT)
+		return;
+	slot = &page->slots[index];
+	before = atomic_load(&slot->state);
+	after = ((ZKF_STATE_GENERATION(before) + (reduced ? 1 : 0)) << 16) | mode | (recalled ? ZKF_STATE_RECALLED : 0);
+	/* The count is up before the flag and down after it: who sees the flag looks for it. */
+	if (recalled && !(before & ZKF_STATE_RECALLED))
+		atomic_fetch_add(&page->header.recalls, 1);
+	if (after != before)
+		atomic_store(&slot->state, after);
+	if (!recalled && (before & ZKF_STATE_RECALLED))
+		atomic_fetch_sub(&page->header.recalls, 1);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+uint64_t zkf_publish_word(uint32_t index)
+{
+	return index == ZKF_NO_SLOT ? 0 : atomic_load(&page->slots[index].state);
+}
