@@ -4,8 +4,21 @@
 
 VERSION := 0.1.0
 PREFIX ?= /usr/local
-BUILD ?= build
+SYSCONFDIR ?= /etc
 CC ?= cc
+
+# DEVELOPER=1 makes warnings errors.  SANITIZE=address,undefined (or thread) builds into a directory of its own.
+DEVELOPER ?= 0
+SANITIZE ?=
+comma := ,
+ifeq ($(SANITIZE),)
+BUILD ?= build
+else
+BUILD ?= build-$(subst $(comma),-,$(SANITIZE))
+PROGRAM_SANITIZE := -fsanitize=$(SANITIZE) -fno-omit-frame-pointer
+# Other people's programs have no sanitizer's runtime: in the library undefined behaviour traps, and that is all.
+LIBRARY_SANITIZE := $(if $(findstring undefined,$(SANITIZE)),-fsanitize=undefined -fsanitize-undefined-trap-on-error)
+endif
 
 WARNINGS := -Wall -Wextra -Wformat=2 -Wshadow -Wundef -Wvla -Wpointer-arith -Wwrite-strings -Wcast-qual \
 	-Wstrict-prototypes -Wmissing-prototypes
@@ -13,35 +26,83 @@ ifeq ($(DEVELOPER),1)
 WARNINGS += -Werror
 endif
 HARDENING := -fno-common -fvisibility=hidden -fstack-protector-strong
-BASE_CFLAGS := -std=gnu11 -O2 -g $(WARNINGS) $(HARDENING) -MMD -MP -I. -DZKF_VERSION='"$(VERSION)"'
+BASE_CFLAGS := -std=gnu11 -O2 -g $(WARNINGS) $(HARDENING) -MMD -MP -I. -D_GNU_SOURCE= -DHASH_NONFATAL_OOM=1 -DZKF_VERSION='"$(VERSION)"' \
+	-DZKF_LIBDIR='"$(PREFIX)/lib"'
 # FORTIFY pulls *_chk symbols in, which a musl or an older glibc has not: right for our programs, wrong for a library
 # that is preloaded into other people's.
-PROGRAM_CFLAGS := -D_FORTIFY_SOURCE=2 -fPIE
-LIBRARY_CFLAGS := -U_FORTIFY_SOURCE -fPIC -DZKF_SBINDIR='"$(PREFIX)/sbin"'
+PROGRAM_CFLAGS := $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2) -fPIE $(PROGRAM_SANITIZE)
+LIBRARY_CFLAGS := -U_FORTIFY_SOURCE -fPIC -DZKF_SBINDIR='"$(PREFIX)/sbin"' $(LIBRARY_SANITIZE)
 BASE_LDFLAGS := -Wl,-z,defs,-z,relro,-z,now
 
 LIBRARY_SOURCES := $(wildcard preload/*.c) mapping/config.c
 KEEPER_SOURCES := $(wildcard keeper/*.c mapping/*.c)
 CLI_SOURCES := $(wildcard cli/*.c mapping/*.c)
-PROBE_SOURCES := $(wildcard tests/probes/*.c)
+PROBE_SOURCES := $(filter-out tests/probes/lib%,$(wildcard tests/probes/*.c))
+PROBE_LIBRARY_SOURCES := $(wildcard tests/probes/lib*.c)
+C_SOURCES := $(wildcard preload/*.c mapping/*.c keeper/*.c cli/*.c tests/probes/*.c bench/*.c)
+C_HEADERS := $(wildcard preload/*.h mapping/*.h keeper/*.h cli/*.h tests/probes/*.h bench/*.h)
 
 library_objects := $(LIBRARY_SOURCES:%.c=$(BUILD)/pic/%.o)
 keeper_objects := $(KEEPER_SOURCES:%.c=$(BUILD)/obj/%.o)
 cli_objects := $(CLI_SOURCES:%.c=$(BUILD)/obj/%.o)
-probes := $(PROBE_SOURCES:tests/probes/%.c=$(BUILD)/probes/%)
+# actor64 is actor once more, built as half of Debian is: with 64-bit names.
+probes := $(PROBE_SOURCES:tests/probes/%.c=$(BUILD)/probes/%) $(BUILD)/probes/actor64 \
+	$(PROBE_LIBRARY_SOURCES:tests/probes/%.c=$(BUILD)/probes/%.so)
 
-.PHONY: all probes deps check demo lint format clean help
+# What the build and the tests need, as Debian 12 names it.  zookeeper is the server, for tests and demo; it brings java.
+PACKAGES := gcc libc6-dev libzookeeper-mt-dev uthash-dev libmd-dev shunit2 zookeeper util-linux sqlite3 python3 perl \
+	procps strace
+LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
+
+# Sources are listed and compilers looked up when a Makefile is read, so what needs packages first is made by another
+# make, after them.
+remake = +$(MAKE) --no-print-directory
+SHELL := /bin/bash
+
+.PHONY: all probes deps deps-lint check demo lint format install clean help
 all: $(BUILD)/libzkflock.so $(BUILD)/zkflockd $(BUILD)/zkflock ## build the library, the keeper and the tool
+
+probes: $(probes) ## build the tests' small programs
+
+check: ## install what is missing, build, run all tests; last line: N passed, N failed, N skipped
+	$(remake) deps
+	$(remake) DEVELOPER=1 all probes
+	@BUILD=$(BUILD) tests/run $(TESTS)
+
+demo: ## show lost updates without zkflock and none with it; leaves nothing running
+	$(remake) deps
+	$(remake) all
+	@BUILD=$(BUILD) tests/demo.sh
+
+deps: ## install the Debian packages that build and tests need (with sudo when not root)
+	$(call install_missing,$(PACKAGES))
+
+deps-lint:
+	$(call install_missing,$(LINT_PACKAGES))
+
+# Does nothing, and asks nobody, when everything is there.
+define install_missing
+	@command -v dpkg-query >/dev/null || { echo 'not a Debian system: please install these yourself: $(1)'; exit 0; }; \
+	there=$$(dpkg-query -W -f '$${Package} $${db:Status-Status}\n' $(1) 2>/dev/null | sed -n 's/ installed$$//p'); \
+	missing=; for p in $(1); do grep -qxF "$$p" <<<"$$there" || missing+=" $$p"; done; \
+	[ "$$missing" ] || exit 0; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	echo "installing:$$missing"; \
+	$$sudo apt-get -q -o Acquire::Retries=3 update </dev/null && \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 install -y --no-install-recommends \
+		$$missing </dev/null
+endef
 
 $(BUILD)/libzkflock.so: $(library_objects) preload/libzkflock.map
 	$(CC) -shared -Wl,-soname,libzkflock.so -Wl,--version-script=preload/libzkflock.map $(BASE_LDFLAGS) \
 		-o $@ $(library_objects) $(CFLAGS) $(LDFLAGS)
 
 $(BUILD)/zkflockd: $(keeper_objects)
-	$(CC) -pie $(BASE_LDFLAGS) -o $@ $(keeper_objects) $(CFLAGS) $(LDFLAGS) -lzookeeper_mt -lmd -pthread
+	$(CC) -pie $(BASE_LDFLAGS) $(PROGRAM_SANITIZE) -o $@ $(keeper_objects) $(CFLAGS) $(LDFLAGS) \
+		-lzookeeper_mt -lmd -pthread
 
 $(BUILD)/zkflock: $(cli_objects)
-	$(CC) -pie $(BASE_LDFLAGS) -o $@ $(cli_objects) $(CFLAGS) $(LDFLAGS) -lmd
+	$(CC) -pie $(BASE_LDFLAGS) $(PROGRAM_SANITIZE) -o $@ $(cli_objects) $(CFLAGS) $(LDFLAGS) -lmd
 
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
@@ -51,8 +112,47 @@ $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) $(PROGRAM_CFLAGS) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
+# Probes play other people's programs, so they are built as those are: no hardening flags of ours, no sanitizer.
+PROBE_CFLAGS := -std=gnu11 -O1 -g -I. $(WARNINGS) -MMD -MP -pthread
+
+$(BUILD)/probes/actor64: tests/probes/actor.c
+	@mkdir -p $(@D)
+	$(CC) $(PROBE_CFLAGS) -D_FILE_OFFSET_BITS=64 $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS)
+
+$(BUILD)/probes/lib%.so: tests/probes/lib%.c
+	@mkdir -p $(@D)
+	$(CC) $(PROBE_CFLAGS) -fPIC -shared $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS)
+
+$(BUILD)/probes/zkcat: PROBE_LIBS := -DTHREADED -lzookeeper_mt
+$(BUILD)/probes/%: tests/probes/%.c
+	@mkdir -p $(@D)
+	$(CC) $(PROBE_CFLAGS) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) $(PROBE_LIBS)
+
+lint: ## clang-tidy, cppcheck, shellcheck
+	$(remake) deps-lint
+	clang-tidy --quiet $(C_SOURCES) -- -std=gnu11 -I. -DTHREADED -DZKF_VERSION='""' -DZKF_SBINDIR='""'
+	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,performance,portability \
+		--suppress=missingIncludeSystem -I. -DZKF_VERSION='""' -DZKF_SBINDIR='""' $(C_SOURCES)
+	shellcheck -x -P tests $(wildcard tests/*.sh tests/run .ci/run)
+
+format: ## show what clang-format would change; FIX=1 changes it
+	$(remake) deps-lint
+	clang-format --style=file $(if $(FIX),-i,--dry-run --Werror) $(C_SOURCES) $(C_HEADERS)
+
+install: all ## install below $(DESTDIR)$(PREFIX); an existing $(SYSCONFDIR)/zkflock.conf stays as it is
+	install -D -m 755 $(BUILD)/libzkflock.so $(DESTDIR)$(PREFIX)/lib/libzkflock.so
+	install -D -m 755 $(BUILD)/zkflockd $(DESTDIR)$(PREFIX)/sbin/zkflockd
+	install -D -m 755 $(BUILD)/zkflock $(DESTDIR)$(PREFIX)/bin/zkflock
+	for page in man/*.[1-8]; do \
+		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit; done
+	[ -e $(DESTDIR)$(SYSCONFDIR)/zkflock.conf ] || \
+		install -D -m 644 conf/zkflock.conf $(DESTDIR)$(SYSCONFDIR)/zkflock.conf
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
--include $(library_objects:.o=.d) $(keeper_objects:.o=.d) $(cli_objects:.o=.d)
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
+		printf '  %-8s %s\n' "$$target" "$$text"; done
+
+-include $(library_objects:.o=.d) $(keeper_objects:.o=.d) $(cli_objects:.o=.d) $(wildcard $(BUILD)/probes/*.d)

@@ -87,6 +87,7 @@ struct zkf_claim {
 	struct zkf_peer *target;
 	size_t step_index;
 	bool rung;
+	uint32_t list_fired; /* lock->view_fired when the list was sent */
 	struct zkf_zk_op *look_op;
 	struct zkf_zk_watch target_watch, self_watch;
 	int64_t *overtook; /* sequence numbers of the claims that this one has overtaken: they are behind it */

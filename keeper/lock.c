@@ -67,6 +67,7 @@ void zkf_lock_touch_all(void)
 static void view_changed(struct zkf_lock *lock)
 {
 	lock->view_stale = true;
+	lock->view_fired++;
 	zkf_lock_touch(lock);
 }
 
@@ -261,13 +262,25 @@ static void demand_without_session(struct zkf_demand *demand)
 }
 
 /*
- * May it have what this host holds although another host waits for that?  As the kernel would answer: non-blocking
- * requests, a process that holds already (it may be what the other host waits for), and, after some patience, everybody
- * on a host that holds.
+ * May it have what this host holds although another host waits for that?  Who would wait in the kernel may not: by the
+ * time the kernel let it in, the other host's turn has come.  Of a process that holds records itself only the kernel can
+ * tell what is in its way.  Who would not wait is answered as by the kernel: non-blocking requests, a process that holds
+ * already (it may be what the other host waits for), and, after some patience, everybody.
  */
-static bool may_pass(const struct zkf_demand *demand)
+static bool may_pass(const struct zkf_lock *lock, const struct zkf_demand *demand)
 {
-	return demand->nonblock || demand->process_holds || demand->patience_over;
+	if (!demand->nonblock && !demand->process_holds && !demand->patience_over)
+		return false;
+	zkf_recall_look(demand->file);
+	return (lock->key.kind == ZKF_RECORD && demand->process_holds) ||
+	       !zkf_ranges_conflicting(&demand->file->in_use, demand->start, demand->end, demand->mode);
+}
+
+/* Non-blocking, and the kernel would refuse it now: covered, but held by another local owner. */
+static bool held_locally(struct zkf_lock *lock, const struct zkf_demand *demand)
+{
+	return demand->nonblock && zkf_lock_covered(lock, demand->start, demand->end, demand->mode) &&
+	       !may_pass(lock, demand);
 }
 
 static bool try_grant(struct zkf_lock *lock, struct zkf_demand *demand)
@@ -279,7 +292,7 @@ static bool try_grant(struct zkf_lock *lock, struct zkf_demand *demand)
 	if (promised || demand->owner_holds || demand->held ||
 	    !wanted_elsewhere(lock, demand->start, demand->end, demand->mode))
 		cover(demand, ZKF_DEMAND_PINNED);
-	else if (may_pass(demand))
+	else if (may_pass(lock, demand))
 		cover(demand, ZKF_DEMAND_SOFT);
 	else
 		return false;
@@ -397,6 +410,10 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 		if (demand->nonblock)
 			refuse(demand, NULL);
 		return; /* the poll and the hints of recall.c tell when the other file is free */
+	}
+	if (held_locally(lock, demand)) {
+		refuse(demand, NULL);
+		return;
 	}
 	if (claim && claim->state == ZKF_CLAIM_REFUSED) {
 		demand_refused(lock, demand);

@@ -60,7 +60,8 @@ struct zkf_lock {
 	/* Our belief about the queue. */
 	struct zkf_follower *followers;
 	size_t follower_count;
-	bool view_stale;            /* a watch fired since the last list */
+	bool view_stale;            /* a watch fired, and no list was sent since */
+	uint32_t view_fired;        /* how many have */
 	struct zkf_zk_watch child_watch, bell_watch;
 	struct zkf_zk_op *list_op, *bell_op;
 

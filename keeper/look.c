@@ -795,6 +795,8 @@ static void list_done(void *owner, const struct zkf_zk_result *result)
 		return;
 	}
 	zkf_lock_view(claim->lock, result);
+	if (claim->list_fired == claim->lock->view_fired)
+		claim->lock->view_stale = false; /* what has fired before is in this list */
 	if (!found_self)
 		zkf_look_gone(claim);
 	else
@@ -815,7 +817,7 @@ static void list_send(struct zkf_claim *claim)
 	struct zkf_lock *lock = claim->lock;
 	bool arm = zkf_ranges_mode(&claim->ranges) == ZKF_EXCLUSIVE && !lock->child_watch.ticket;
 
-	lock->view_stale = false; /* what has fired so far is in this list */
+	claim->list_fired = lock->view_fired;
 	claim->look_op = zkf_zk_children(lock->directory, arm ? &lock->child_watch : NULL, list_done, claim);
 	if (!claim->look_op)
 		retry_later(claim);

@@ -115,26 +115,32 @@ static void bell_done(void *owner, const struct zkf_zk_result *result)
 	lock->bell_op = NULL;
 }
 
-/* Reads the queue again, and arms what tells of its next change: for exclusive cover who comes, for shared the bell. */
-static void relist(struct zkf_lock *lock)
+/* Which watches must be armed?  For exclusive cover what tells who comes, for shared cover the bell. */
+static void watches_needed(const struct zkf_lock *lock, bool *child, bool *bell)
 {
-	bool exclusive = false, shared = false;
-
-	if (lock->list_op)
-		return;
+	*child = *bell = false;
 	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
 		if (granted(claim)) {
 			if (zkf_ranges_mode(&claim->ranges) == ZKF_EXCLUSIVE)
-				exclusive = true;
+				*child = !lock->child_watch.ticket;
 			else
-				shared = true;
+				*bell = !lock->bell_watch.ticket;
 		}
-	if (shared && !lock->bell_watch.ticket) {
+}
+
+/* Reads the queue again if it may have changed, or if nothing would tell of its next change. */
+static void relist(struct zkf_lock *lock)
+{
+	bool child, bell;
+
+	watches_needed(lock, &child, &bell);
+	if (lock->list_op || (!lock->view_stale && !child && !bell))
+		return;
+	if (bell) {
 		zkf_zk_cancel(lock->bell_op);
 		lock->bell_op = zkf_zk_get(lock->directory, &lock->bell_watch, bell_done, lock);
 	}
-	lock->list_op = zkf_zk_children(lock->directory, exclusive && !lock->child_watch.ticket ? &lock->child_watch : NULL,
-	                                list_done, lock);
+	lock->list_op = zkf_zk_children(lock->directory, child ? &lock->child_watch : NULL, list_done, lock);
 	lock->view_stale = !lock->list_op;
 }
 
@@ -272,8 +278,7 @@ void zkf_recall_step(struct zkf_lock *lock)
 		lock->recalled = lock->giving_back = lock->told = false;
 		return;
 	}
-	if (lock->view_stale)
-		relist(lock);
+	relist(lock);
 	lock->recalled = any_followed(lock);
 	if (lock->recalled && !was) {
 		lock->recalled_since_ns = zkf_now_ns();

@@ -202,7 +202,7 @@ static void fill_in_holdings(struct zkf_demand *demand, int fd, bool ofd)
 	if (flock_kind && held.count && !demand->owner_holds && demand->op == ZKF_OP_LOCK && zkf_session_usable())
 		flock(fd, LOCK_UN);
 	zkf_ranges_clear(&held);
-	if (!demand->nonblock && !demand->owner_holds)
+	if (!demand->owner_holds && (!demand->nonblock || !flock_kind))
 		zkf_file_held_by(demand->file, demand->pid, false, &held);
 	demand->process_holds = held.count > 0;
 	zkf_ranges_free(&held);

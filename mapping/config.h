@@ -25,8 +25,8 @@ enum zkf_unavailable { ZKF_UNAVAILABLE_WAIT, ZKF_UNAVAILABLE_FAIL, ZKF_UNAVAILAB
 
 /* One `map` line. */
 struct zkf_rule {
-	struct zkf_slice prefix; /* absolute, no trailing slash (but "/" itself), no "." or ".." or "//" */
-	struct zkf_slice name;   /* the template: %p %r; meaningless when excluded */
+	struct zkf_slice prefix; /* as written, with escapes (escape.h); absolute, no trailing slash (but "/" itself) */
+	struct zkf_slice name;   /* the template as written: %p %r, escapes; meaningless when excluded */
 	bool excluded;           /* name is "-": not a cluster lock */
 	bool group;              /* the template has no part of the path in it: one lock for all files below */
 	enum zkf_on_loss on_loss;
@@ -83,7 +83,9 @@ const struct zkf_rule *zkf_config_match(const struct zkf_config *config, const c
  * zkf_config_may_match - could a path be meant by this text, whether or not the text is valid?
  *
  * For the library with a broken file in its hands: a lock on a path that any line may have meant must fail, not
- * pass for a local one.  True when any word of a non-comment line that begins with '/' is a prefix of path.
+ * pass for a local one.  True when any word of a non-comment line that begins with '/' (or a quote and '/') is a prefix
+ * of path; it need not end with a component, and what no good prefix has in it (a pattern, an escape, "//") ends it.
+ * The value of a `root` line is a znode and does not count.
  */
 bool zkf_config_may_match(const char *text, size_t len, const char *path, size_t path_len);
 

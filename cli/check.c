@@ -1,0 +1,202 @@
+/*
+ * cli/check.c - zkflock check: which rule and which lock name has a path?
+ *
+ * Answers for: showing what the keeper would decide for the path that the kernel would print.
+ * Does not:    ask the keeper, or open the files.
+ * Threads:     one.
+ * Specification: zkflock(1).
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#define _GNU_SOURCE
+
+#include <sys/stat.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "mapping/name.h"
+
+static const char usage[] =
+	"usage: zkflock check [--] PATH...\n"
+	"\n"
+	"Shows for each path the rule with its place in the configuration, the lock name, the znode and the options, "
+	"or\n"
+	"that it is not mapped.  A path need not exist, but the directory it is in must: symbolic links are followed.\n"
+	"\n"
+	"Exits with 0 (all are mapped), 1 (some are not), 2 (the configuration is broken), 64 (wrong command line).\n";
+
+static const char *const on_loss_names[] = {"freeze", "kill", "warn"};
+static const char *const unavailable_names[] = {"wait", "fail", "local"};
+
+#define LINKS_MAX 40
+
+/*
+ * resolve_parent - path of a file that does not exist yet: the real path of its directory and its last component
+ *
+ * path  PATH_MAX bytes, replaced by the result.  Returns 0 or a negative errno.
+ */
+static int resolve_parent(char *path)
+{
+	char real[PATH_MAX];
+	char *slash, *last;
+	size_t len = strlen(path);
+
+	while (len > 1 && path[len - 1] == '/')
+		path[--len] = '\0';
+	slash = strrchr(path, '/');
+	last = slash ? slash + 1 : path;
+	if (last[0] == '\0' || strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
+		return -ENOENT;
+	if (!slash) {
+		if (!realpath(".", real))
+			return -errno;
+	} else {
+		char kept = slash[1];
+
+		slash[1] = '\0'; /* "/" for a file in the root */
+		if (!realpath(path, real))
+			return -errno;
+		slash[1] = kept;
+	}
+	len = strcmp(real, "/") == 0 ? 0 : strlen(real);
+	if (len + 1 + strlen(last) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	memmove(path + len + 1, last, strlen(last) + 1);
+	memcpy(path, real, len);
+	path[len] = '/';
+	return 0;
+}
+
+/*
+ * resolve - the path that the kernel would print for an open descriptor
+ *
+ * real  PATH_MAX bytes.  A link that dangles is followed: open(O_CREAT) makes the file it points to.
+ * Returns 0 or a negative errno.
+ */
+static int resolve(const char *path, char *real)
+{
+	char target[PATH_MAX];
+	int links, result;
+
+	if (realpath(path, real))
+		return 0;
+	if (errno != ENOENT)
+		return -errno;
+	if (strlen(path) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	strcpy(real, path);
+	for (links = 0; links < LINKS_MAX; links++) {
+		ssize_t len;
+		size_t directory;
+
+		result = resolve_parent(real);
+		if (result < 0)
+			return result;
+		len = readlink(real, target, sizeof(target) - 1);
+		if (len < 0)
+			return 0;
+		target[len] = '\0';
+		directory = target[0] == '/' ? 0 : (size_t)(strrchr(real, '/') - real) + 1;
+		if (directory + (size_t)len >= PATH_MAX)
+			return -ENAMETOOLONG;
+		strcpy(real + directory, target);
+	}
+	return -ELOOP;
+}
+
+static void print_field(const char *label, const char *value, size_t len)
+{
+	printf("  %-9s ", label);
+	cli_print_safe(stdout, value, len);
+	putchar('\n');
+}
+
+static void print_rule(const struct cli_config *loaded, const struct zkf_rule *rule)
+{
+	printf("  rule      %s:%d: map %.*s %.*s\n", loaded->path, rule->line, (int)rule->prefix.len, rule->prefix.ptr,
+	       (int)rule->name.len, rule->name.ptr);
+}
+
+/* print_lock - lock name, znode, options.  Returns false when the path has no lock name. */
+static bool print_lock(const struct zkf_rule *rule, const char *path)
+{
+	char name[ZKF_LOCK_NAME_BYTES_MAX + 1], znode[ZKF_NAME_BYTES_MAX + 1];
+	int len = zkf_rule_lock_name(rule, path, strlen(path), name, sizeof(name));
+
+	if (len < 0) {
+		printf("  error     no lock name: %s\n", strerror(-len));
+		return false;
+	}
+	zkf_name_encode(name, (size_t)len, znode);
+	printf("  kind      %s\n", rule->group ? "group" : "file");
+	print_field("lock", name, (size_t)len);
+	print_field("znode", znode, strlen(znode));
+	printf("  options   on_loss=%s unavailable=%s keep=%lldms\n", on_loss_names[rule->on_loss],
+	       unavailable_names[rule->unavailable], (long long)rule->keep_ms);
+	return true;
+}
+
+static void print_warnings(const struct zkf_rule *rule, const char *path)
+{
+	struct stat status;
+
+	if (rule->group)
+		puts("  warning   a group: the name has neither %r nor %p, so all files below the prefix share one "
+		     "lock");
+	if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+		puts("  warning   neither a regular file nor a directory: its locks stay on this host");
+}
+
+/* check_path - report on one path; true when it is mapped */
+static bool check_path(const struct cli_config *loaded, const char *path)
+{
+	const struct zkf_rule *rule;
+	char real[PATH_MAX];
+	int result = resolve(path, real);
+
+	if (result < 0) {
+		cli_print_safe(stdout, path, strlen(path));
+		printf("\n  not mapped: %s\n", strerror(-result));
+		return false;
+	}
+	cli_print_safe(stdout, real, strlen(real));
+	putchar('\n');
+	rule = zkf_config_match(&loaded->config, real, strlen(real));
+	if (!rule) {
+		puts("  not mapped: no rule has a prefix of it");
+		return false;
+	}
+	print_rule(loaded, rule);
+	if (rule->excluded) {
+		puts("  not mapped: the rule excludes it");
+		return false;
+	}
+	if (!print_lock(rule, real))
+		return false;
+	print_warnings(rule, real);
+	return true;
+}
+
+static int check_main(int argc, char **argv)
+{
+	struct cli_config loaded;
+	int i, result = 0, first = argc > 1 && strcmp(argv[1], "--") == 0 ? 2 : 1;
+
+	if (first >= argc) {
+		cli_warn("check: no path; see zkflock check --help");
+		return EXIT_USAGE;
+	}
+	if (cli_config_load(&loaded) < 0)
+		return EXIT_CHECK_CONFIG;
+	for (i = first; i < argc; i++)
+		if (!check_path(&loaded, argv[i]))
+			result = EXIT_CHECK_UNMAPPED;
+	cli_config_free(&loaded);
+	return result;
+}
+
+const struct cli_verb cli_verb_check = {"check", usage, EXIT_USAGE, check_main};

@@ -1,0 +1,90 @@
+/*
+ * cli/cli.h - what the verbs of zkflock(1) share
+ *
+ * Answers for: exit codes, the environment, the configuration in memory, messages.
+ * Threads:     one.
+ * Specification: zkflock(1).
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef ZKF_CLI_H
+#define ZKF_CLI_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "mapping/config.h"
+
+/* Exit codes; each is documented in zkflock(1).  Those of `run` are env(1)'s. */
+enum {
+	EXIT_CHECK_UNMAPPED = 1,
+	EXIT_CHECK_CONFIG = 2,
+	EXIT_LIST_FAILED = 1,
+	EXIT_LIST_NO_KEEPER = 3,
+	EXIT_USAGE = 64,
+	EXIT_RUN_TROUBLE = 125,
+	EXIT_RUN_NOT_EXECUTABLE = 126,
+	EXIT_RUN_NOT_FOUND = 127,
+};
+
+/* A verb gets its own arguments (argv[0] is the verb) and returns the exit code. */
+struct cli_verb {
+	const char *name;
+	const char *usage; /* printed by --help, whole */
+	int usage_exit;    /* what a wrong command line exits with */
+	int (*main)(int argc, char **argv);
+};
+
+extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list;
+
+/* cli_warn - one line on standard error, "zkflock: " before it */
+void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* cli_print_safe - print bytes; what a terminal could misread is printed as \ooo, as the configuration writes it */
+void cli_print_safe(FILE *stream, const char *bytes, size_t len);
+
+/* A configuration in memory; all slices of `config` point into `text`. */
+struct cli_config {
+	const char *path;
+	char *text;
+	size_t len;
+	struct zkf_rule *rules;
+	struct zkf_config config;
+};
+
+/*
+ * cli_config_load - read ZKFLOCK_CONF, else /etc/zkflock.conf
+ *
+ * Returns 0, or a negative errno after it has said on standard error what is wrong ("file:line: text").
+ * On success cli_config_free releases it.
+ */
+int cli_config_load(struct cli_config *loaded);
+void cli_config_free(struct cli_config *loaded);
+
+/*
+ * cli_keeper_connect - connect to the keeper that answers: the system's, else the user's own
+ *
+ * Returns a descriptor (close-on-exec), or a negative errno after it has said where it looked.
+ */
+int cli_keeper_connect(void);
+
+/* What keeps a command from seeing the library; cli_program_look explains in `why`. */
+enum cli_program {
+	CLI_PROGRAM_GOOD,
+	CLI_PROGRAM_UNSEEN,     /* runs, but its locks pass by the library: warn */
+	CLI_PROGRAM_IMPOSSIBLE, /* the library can't be loaded into it: refuse */
+};
+
+#define CLI_WHY_BYTES 512
+
+/*
+ * cli_program_look - will the dynamic loader preload our library into this program?
+ *
+ * path  an executable file; of a script the interpreter is looked at
+ * why   CLI_WHY_BYTES, filled unless the program is good
+ */
+enum cli_program cli_program_look(const char *path, char *why);
+
+/* cli_library_check - is this file a library that our kind of process can load?  0, or -errno with `why` filled. */
+int cli_library_check(const char *path, char *why);
+
+#endif

@@ -1,0 +1,122 @@
+/*
+ * cli/connect.c - finding the keeper's socket
+ *
+ * Answers for: the order in which runtime directories are tried, and whom to trust in /tmp.
+ * Does not:    start a keeper: a tool that looks must not change what it sees.
+ * Threads:     one.
+ * Specification: design section 9, "Environment" and "Starting the keeper"; zkflock(1).
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#define _GNU_SOURCE
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+#define SYSTEM_DIR "/run/zkflock"
+
+/* directory_is_private - ours alone, so that nobody else can have put a socket there */
+static bool directory_is_private(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && status.st_uid == geteuid() && (status.st_mode & 0777) == 0700;
+}
+
+/*
+ * connect_in - connect to the socket in a directory
+ *
+ * By way of a descriptor: what was checked is what is used, and sun_path's 108 bytes don't bound the directory's name.
+ */
+static int connect_in(const char *directory, bool must_be_private)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int dir_fd, fd, result = 0;
+
+	dir_fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC | (must_be_private ? O_NOFOLLOW : 0));
+	if (dir_fd < 0)
+		return -errno;
+	if (must_be_private && !directory_is_private(dir_fd)) {
+		close(dir_fd);
+		return -EPERM;
+	}
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/socket", dir_fd);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+		result = -errno;
+	close(dir_fd);
+	if (result == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return result;
+}
+
+/* try_in - connect_in, and say why not */
+static int try_in(const char *directory, bool must_be_private)
+{
+	int result = connect_in(directory, must_be_private);
+
+	if (result == -EPERM && must_be_private)
+		cli_warn("%s: not used: it must belong to you with mode 0700", directory);
+	else if (result < 0)
+		cli_warn("no keeper answers in %s: %s", directory, strerror(-result));
+	return result;
+}
+
+/* session_directory - the login session's; of another user (su, sudo) it does not count */
+static const char *session_directory(void)
+{
+	const char *directory = secure_getenv("XDG_RUNTIME_DIR");
+	struct stat status;
+
+	if (!directory || directory[0] != '/' || stat(directory, &status) < 0 || status.st_uid != geteuid())
+		return NULL;
+	return directory;
+}
+
+/*
+ * connect_to_own - the user's own keeper
+ *
+ * Both places are tried: a keeper that was started by a job without a login session has its socket in /tmp.
+ */
+static int connect_to_own(void)
+{
+	const char *session = session_directory();
+	char directory[PATH_MAX];
+	int fd;
+
+	if (session && strlen(session) < sizeof(directory) - sizeof("/zkflock")) {
+		snprintf(directory, sizeof(directory), "%s/zkflock", session);
+		fd = try_in(directory, false);
+		if (fd >= 0)
+			return fd;
+	}
+	snprintf(directory, sizeof(directory), "/tmp/zkflock-%u", (unsigned)geteuid());
+	return try_in(directory, true);
+}
+
+int cli_keeper_connect(void)
+{
+	const char *given = secure_getenv("ZKFLOCK_RUNTIME_DIR");
+	int fd, own;
+
+	if (given && given[0])
+		return try_in(given, false);
+	fd = connect_in(SYSTEM_DIR, false);
+	own = fd < 0 && geteuid() != 0 ? connect_to_own() : fd;
+	if (own < 0)
+		cli_warn("no keeper answers in " SYSTEM_DIR ": %s; a keeper starts with the first cluster lock",
+		         strerror(-fd));
+	return own;
+}

@@ -1,0 +1,109 @@
+/*
+ * cli/main.c - zkflock: one verb, one file
+ *
+ * Answers for: finding the verb, --help and --version everywhere.
+ * Threads:     one.
+ * Specification: zkflock(1).
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &cli_verb_list};
+
+#define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
+
+static const char usage[] = "usage: zkflock run COMMAND [ARGUMENT...]\n"
+			    "       zkflock check PATH...\n"
+			    "       zkflock list\n"
+			    "       zkflock [VERB] --help | --version\n"
+			    "\n"
+			    "Advisory file locks (flock, fcntl, lockf) that hold across a cluster.\n"
+			    "  run     run a command with its file locks made cluster locks\n"
+			    "  check   show which rule, and which lock name, a path has\n"
+			    "  list    show the cluster locks that this host's keeper knows of\n"
+			    "\n"
+			    "`zkflock VERB --help` says more; so does zkflock(1).\n";
+
+void cli_warn(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	fputs("zkflock: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+	va_end(arguments);
+}
+
+void cli_print_safe(FILE *stream, const char *bytes, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++) {
+		unsigned char byte = (unsigned char)bytes[i];
+
+		/* Bytes from 0x80 up are most often UTF-8 and are left to the terminal; C0 and DEL are not. */
+		if (byte < 0x20 || byte == 0x7f)
+			fprintf(stream, "\\%03o", byte);
+		else if (byte == '\\')
+			fputs("\\\\", stream);
+		else
+			fputc(byte, stream);
+	}
+}
+
+/* finish - a report that did not reach its reader is no success */
+static int finish(int code)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return code;
+	cli_warn("standard output: %s", strerror(errno));
+	return code == 0 ? EXIT_FAILURE : code;
+}
+
+static int print_version(void)
+{
+	puts("zkflock " ZKF_VERSION);
+	return finish(0);
+}
+
+static int run_verb(const struct cli_verb *verb, int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+		fputs(verb->usage, stdout);
+		return finish(0);
+	}
+	if (argc > 1 && strcmp(argv[1], "--version") == 0)
+		return print_version();
+	if (argc > 1 && argv[1][0] == '-' && argv[1][1] != '\0' && strcmp(argv[1], "--") != 0) {
+		cli_warn("%s: unknown option %s; see zkflock %s --help", verb->name, argv[1], verb->name);
+		return verb->usage_exit;
+	}
+	return finish(verb->main(argc, argv));
+}
+
+int main(int argc, char **argv)
+{
+	size_t i;
+
+	if (argc < 2) {
+		fputs(usage, stderr);
+		return EXIT_USAGE;
+	}
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+		fputs(usage, stdout);
+		return finish(0);
+	}
+	if (strcmp(argv[1], "--version") == 0)
+		return print_version();
+	for (i = 0; i < VERB_COUNT; i++)
+		if (strcmp(argv[1], verbs[i]->name) == 0)
+			return run_verb(verbs[i], argc - 1, argv + 1);
+	cli_warn("unknown verb %s; allowed are run, check and list", argv[1]);
+	return EXIT_USAGE;
+}

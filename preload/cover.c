@@ -1,0 +1,397 @@
+/*
+ * preload/cover.c - a lock call that must ask the keeper; see cover.h
+ *
+ * Answers for: see cover.h.
+ * Does not:    see cover.h.
+ * Threads:     see cover.h.
+ * Specification: see cover.h.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The states of a call, and what moves it:
+ *
+ *     ASK      nothing taken     COVERED, kernel lock, cover still good     -> DONE 0
+ *                                COVERED, kernel lock, cover gone           -> CONFIRM
+ *                                COVERED, kernel refuses                    -> DONE with its error
+ *                                BUSY                                       -> DONE -EWOULDBLOCK
+ *                                UNMAPPED, LOCAL                            -> kernel lock, DONE
+ *                                FAILED, no keeper                          -> DONE with the error
+ *                                keeper dies                                -> ASK
+ *     CONFIRM  kernel lock held  COVERED, cover good                        -> DONE 0
+ *                                COVERED, cover gone again; keeper dies     -> CONFIRM
+ *                                BUSY, no answer in time                    -> unlock, ASK
+ *                                UNMAPPED, LOCAL                            -> DONE 0
+ *                                FAILED, no keeper                          -> unlock, DONE with the error
+ *
+ * In CONFIRM the kernel's lock is kept, because the owner may have held it before this call: who asks again for what
+ * he holds must not lose it to another for a moment.  That phase hides signals and is bounded in time: giving up there
+ * would mean to choose between a lock that the program does not know of and one that it wrongly believes in.
+ */
+#define _GNU_SOURCE
+#include "cover.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "page.h"
+#include "real.h"
+
+#define NS_PER_MS 1000000
+
+enum zkf_step { ZKF_STEP_ASK, ZKF_STEP_CONFIRM, ZKF_STEP_DONE };
+
+static struct zkf_request make_request(const struct zkf_lock *lock, enum zkf_op op, uint8_t more_flags)
+{
+	return (struct zkf_request){
+		.magic = ZKF_WIRE_MAGIC,
+		.op = (uint8_t)op,
+		.kind = (uint8_t)lock->kind,
+		.mode = (uint8_t)lock->mode,
+		.flags = lock->flags | more_flags,
+		.tid = (int32_t)syscall(SYS_gettid),
+		.start = lock->start,
+		.end = lock->end,
+	};
+}
+
+/* The range goes to the kernel as absolute numbers, as it went to the keeper: another thread may move the offset. */
+static struct flock64 kernel_range(const struct zkf_lock *lock, short type)
+{
+	return (struct flock64){
+		.l_type = type,
+		.l_whence = SEEK_SET,
+		.l_start = lock->start,
+		.l_len = lock->end == ZKF_RANGE_MAX ? 0 : lock->end - lock->start + 1,
+	};
+}
+
+static int kernel_lock(const struct zkf_lock *lock, int conversation)
+{
+	struct flock64 range = kernel_range(lock, lock->mode == ZKF_EXCLUSIVE ? F_WRLCK : F_RDLCK);
+
+	if (lock->kind == ZKF_FLOCK)
+		return zkf_real_flock(lock->fd, lock->command);
+	return zkf_real_record_lock(lock->fd, lock->command, &range, conversation, lock->patience.cancellable);
+}
+
+static void kernel_unlock(const struct zkf_lock *lock)
+{
+	struct flock64 range = kernel_range(lock, F_UNLCK);
+
+	if (lock->kind == ZKF_FLOCK)
+		zkf_real_flock(lock->fd, LOCK_UN);
+	else
+		zkf_real_fcntl(lock->fd, lock->flags & ZKF_FLAG_OFD ? F_OFD_SETLK : F_SETLK64, (long)&range);
+	zkf_cover_unlocked(lock->fd, lock->kind);
+}
+
+void zkf_cover_unlocked(int fd, enum zkf_kind kind)
+{
+	const struct zkf_settings *settings = zkf_settings_loaded();
+	const struct zkf_page *page = zkf_page_current();
+	struct zkf_request request = { .magic = ZKF_WIRE_MAGIC, .op = ZKF_OP_UNLOCK, .kind = (uint8_t)kind };
+	struct stat64 st;
+	uint64_t state;
+
+	if (!page || !settings || !atomic_load(&page->header.recalls) || fstat64(fd, &st))
+		return;
+	if (!zkf_page_find(page, st.st_dev, st.st_ino, kind, &state) || !(state & ZKF_STATE_RECALLED))
+		return;
+	request.tid = (int32_t)syscall(SYS_gettid);
+	request.dev = st.st_dev;
+	request.ino = st.st_ino;
+	zkf_conversation_notify(settings, &request);
+}
+
+static void log_reply(const struct zkf_lock *lock, const struct zkf_reply *reply)
+{
+	static const char *const answers[] = { "none", "covered", "busy", "unmapped", "local",
+		                               "failed", "free",  "held" };
+	/* A true deadlock is the program's own matter, not an operator's. */
+	enum zkf_log_level level = reply->answer != ZKF_FAILED                            ? ZKF_LOG_DEBUG
+	                           : reply->error == EDEADLK || reply->text_bytes == 0 ? ZKF_LOG_INFO
+	                                                                               : ZKF_LOG_ERROR;
+	struct zkf_line line;
+
+	if (!zkf_log_begin(&line, level, "lock fd="))
+		return;
+	zkf_log_number(&line, lock->fd);
+	zkf_log_string(&line, lock->kind == ZKF_FLOCK ? " kind=flock" : " kind=record");
+	zkf_log_string(&line, " answer=");
+	if (reply->answer < sizeof(answers) / sizeof(answers[0]))
+		zkf_log_string(&line, answers[reply->answer]);
+	if (reply->answer == ZKF_FAILED) {
+		zkf_log_string(&line, " error=");
+		zkf_log_errno(&line, -reply->error);
+		zkf_log_string(&line, ": ");
+		zkf_log_bytes(&line, reply->text, reply->text_bytes);
+	}
+	zkf_log_end(&line);
+}
+
+static int log_trouble(const struct zkf_lock *lock, enum zkf_log_level level, const char *what, int error)
+{
+	struct zkf_line line;
+
+	if (zkf_log_begin(&line, level, "lock fd=")) {
+		zkf_log_number(&line, lock->fd);
+		zkf_log_string(&line, " error=");
+		zkf_log_errno(&line, error);
+		zkf_log_string(&line, ": ");
+		zkf_log_string(&line, what);
+		zkf_log_end(&line);
+	}
+	return -ENOLCK;
+}
+
+static bool keeper_error(const struct zkf_reply *reply, int *error)
+{
+	if (reply->answer != ZKF_FAILED)
+		return false;
+	*error = reply->error > 0 && reply->error < 4096 ? -reply->error : -ENOLCK;
+	return true;
+}
+
+/* What page the keeper speaks of, mapped; NULL if it is another one by now. */
+static const struct zkf_page *page_of(const char *directory, const struct zkf_reply *reply, int *error)
+{
+	const struct zkf_page *page = zkf_page_current();
+
+	*error = 0;
+	if (!page || page->header.page_id != reply->page_id) {
+		*error = zkf_page_map(directory, false);
+		page = zkf_page_current();
+	}
+	return !*error && page && page->header.page_id == reply->page_id ? page : NULL;
+}
+
+/*
+ * I4, step 3 on the program's side.  Only generations are compared: while the conversation is open a recall may begin,
+ * but takes nothing.  The fence pairs with the keeper's between "recalled" and its look at the kernel's locks.
+ */
+static bool still_covered(const struct zkf_page *page, const struct zkf_reply *reply)
+{
+	uint64_t state;
+
+	if (!page || page->header.page_id != reply->page_id || reply->slot >= ZKF_SLOT_COUNT)
+		return false;
+	atomic_thread_fence(memory_order_seq_cst);
+	state = atomic_load(&page->slots[reply->slot].state);
+	return ZKF_STATE_GENERATION(state) == ZKF_STATE_GENERATION(reply->state) && zkf_page_leased(page);
+}
+
+/* The rule says what to do without a keeper. */
+static bool alone_allowed(const struct zkf_lock *lock)
+{
+	const struct zkf_rule *rule = zkf_settings_rule(lock->settings, lock->fd);
+
+	if (!rule || rule->unavailable != ZKF_UNAVAILABLE_LOCAL)
+		return false;
+	log_trouble(lock, ZKF_LOG_WARN, "unavailable=local: locked on this host only", -ENOLCK);
+	return true;
+}
+
+/* COVERED: into the kernel while the conversation pins the cover. */
+static enum zkf_step take_covered(struct zkf_lock *lock, const struct zkf_conversation *conversation,
+                                  const struct zkf_reply *reply, int *result)
+{
+	const struct zkf_page *page = page_of(conversation->directory, reply, result);
+
+	/* Without the page nobody could tell later whether the cover was good: do not even begin. */
+	if (*result) {
+		*result = log_trouble(lock, ZKF_LOG_ERROR, "the keeper's page can't be mapped", *result);
+		return ZKF_STEP_DONE;
+	}
+	if (!page)
+		return ZKF_STEP_ASK;
+	*result = kernel_lock(lock, conversation->fd);
+	if (*result)
+		return ZKF_STEP_DONE;
+	return still_covered(page, reply) ? ZKF_STEP_DONE : ZKF_STEP_CONFIRM;
+}
+
+static enum zkf_step take(struct zkf_lock *lock, struct zkf_conversation *conversation, const struct zkf_reply *reply,
+                          int *result)
+{
+	switch (reply->answer) {
+	case ZKF_COVERED:
+		return take_covered(lock, conversation, reply, result);
+	case ZKF_UNMAPPED:
+	case ZKF_LOCAL:
+		zkf_conversation_close(conversation);
+		*result = kernel_lock(lock, -1);
+		return ZKF_STEP_DONE;
+	case ZKF_BUSY:
+		/*
+		 * A conversion to exclusive that fails has lost the shared lock, flock(2) says; whoever held the
+		 * exclusive one already was not told "busy".
+		 */
+		if (lock->kind == ZKF_FLOCK && lock->mode == ZKF_EXCLUSIVE)
+			kernel_unlock(lock);
+		*result = -EWOULDBLOCK;
+		return ZKF_STEP_DONE;
+	default:
+		if (!keeper_error(reply, result))
+			*result = log_trouble(lock, ZKF_LOG_ERROR, "an answer that makes no sense", -EPROTO);
+		return ZKF_STEP_DONE;
+	}
+}
+
+/* A conversation up to its reply, or what zkf_conversation_open and _ask say. */
+static int converse(const struct zkf_lock *lock, enum zkf_op op, uint8_t more_flags,
+                    const struct zkf_patience *patience, struct zkf_conversation *conversation,
+                    struct zkf_reply *reply)
+{
+	struct zkf_request request = make_request(lock, op, more_flags);
+	int result = zkf_conversation_open(conversation, lock->settings, patience);
+
+	if (result)
+		return result;
+	result = zkf_conversation_ask(conversation, &request, lock->fd, patience, reply);
+	if (!result)
+		log_reply(lock, reply);
+	return result;
+}
+
+/* Errors of a conversation, not of the lock: as a result for the program. */
+static int trouble(const struct zkf_lock *lock, int error)
+{
+	if (error == -EINTR || error == -EBADF)
+		return error; /* EBADF: another thread has closed the program's descriptor */
+	if (error == -ETIMEDOUT)
+		return log_trouble(lock, ZKF_LOG_ERROR, "the keeper does not answer in time", error);
+	if (error == -ENOLCK || error == -ENOTCONN)
+		return -ENOLCK; /* logged */
+	return log_trouble(lock, ZKF_LOG_ERROR, "the conversation with the keeper failed", error);
+}
+
+static enum zkf_step ask(struct zkf_lock *lock, int *result)
+{
+	struct zkf_conversation conversation;
+	struct zkf_reply reply;
+	enum zkf_step step = ZKF_STEP_DONE;
+	int error = converse(lock, ZKF_OP_LOCK, 0, &lock->patience, &conversation, &reply);
+
+	if (!error)
+		step = take(lock, &conversation, &reply, result);
+	else if (error == -ECONNRESET)
+		step = ZKF_STEP_ASK;
+	else if (error == -ENOLCK && alone_allowed(lock))
+		*result = kernel_lock(lock, -1);
+	else
+		*result = trouble(lock, error);
+	zkf_conversation_close(&conversation);
+	return step;
+}
+
+static enum zkf_step give_up_confirming(struct zkf_lock *lock, enum zkf_step step)
+{
+	kernel_unlock(lock);
+	return step;
+}
+
+static enum zkf_step judge_confirmation(struct zkf_lock *lock, const struct zkf_conversation *conversation,
+                                        const struct zkf_reply *reply, int *result)
+{
+	int error;
+
+	switch (reply->answer) {
+	case ZKF_COVERED:
+		*result = 0;
+		return still_covered(page_of(conversation->directory, reply, &error), reply) ? ZKF_STEP_DONE
+		                                                                             : ZKF_STEP_CONFIRM;
+	case ZKF_UNMAPPED:
+	case ZKF_LOCAL:
+		*result = 0;
+		return ZKF_STEP_DONE;
+	case ZKF_BUSY:
+		return give_up_confirming(lock, ZKF_STEP_ASK);
+	default:
+		if (!keeper_error(reply, result))
+			*result = log_trouble(lock, ZKF_LOG_ERROR, "an answer that makes no sense", -EPROTO);
+		return give_up_confirming(lock, ZKF_STEP_DONE);
+	}
+}
+
+static enum zkf_step confirm_once(struct zkf_lock *lock, const struct zkf_patience *patience, int *result)
+{
+	struct zkf_conversation conversation;
+	struct zkf_reply reply;
+	enum zkf_step step = ZKF_STEP_DONE;
+	int error = converse(lock, ZKF_OP_LOCK, ZKF_FLAG_HELD, patience, &conversation, &reply);
+
+	if (!error) {
+		step = judge_confirmation(lock, &conversation, &reply, result);
+	} else if (error == -ECONNRESET) {
+		step = ZKF_STEP_CONFIRM;
+	} else if (error == -ETIMEDOUT && !lock->patience.deadline_ns) {
+		step = give_up_confirming(lock, ZKF_STEP_ASK);
+	} else if (error == -ENOLCK && alone_allowed(lock)) {
+		*result = 0;
+	} else {
+		*result = trouble(lock, error);
+		step = give_up_confirming(lock, ZKF_STEP_DONE);
+	}
+	zkf_conversation_close(&conversation);
+	return step;
+}
+
+static enum zkf_step confirm(struct zkf_lock *lock, int *result)
+{
+	struct zkf_patience patience = zkf_patience_bounded(lock->settings);
+	enum zkf_step step;
+
+	for (;;) {
+		step = confirm_once(lock, &patience, result);
+		if (step != ZKF_STEP_CONFIRM)
+			return step;
+		/* The cover is there, the lease is not yet, or a new keeper is on its way. */
+		if (!zkf_patience_pause(&patience, 10 * NS_PER_MS))
+			continue;
+		step = give_up_confirming(lock, lock->patience.deadline_ns ? ZKF_STEP_DONE : ZKF_STEP_ASK);
+		*result = trouble(lock, -ETIMEDOUT);
+		return step;
+	}
+}
+
+int zkf_cover_lock(struct zkf_lock *lock, bool held)
+{
+	enum zkf_step step = held ? ZKF_STEP_CONFIRM : ZKF_STEP_ASK;
+	int result = 0, rounds = 0;
+
+	for (;;) {
+		step = step == ZKF_STEP_CONFIRM ? confirm(lock, &result) : ask(lock, &result);
+		if (step == ZKF_STEP_DONE)
+			return result;
+		/* Again from the start.  A keeper that dies of this very request must not be driven in circles. */
+		if (step == ZKF_STEP_ASK && ++rounds > 1) {
+			result = zkf_patience_pause(&lock->patience, (rounds < 50 ? rounds : 50) * 10 * NS_PER_MS);
+			if (result)
+				return trouble(lock, result);
+		}
+	}
+}
+
+int zkf_cover_query(struct zkf_lock *lock, struct zkf_reply *reply)
+{
+	struct zkf_conversation conversation;
+	int result, error;
+
+	do {
+		result = converse(lock, ZKF_OP_GETLK, 0, &lock->patience, &conversation, reply);
+		zkf_conversation_close(&conversation);
+		if (result == -ECONNRESET && zkf_patience_pause(&lock->patience, 10 * NS_PER_MS))
+			result = -ETIMEDOUT;
+	} while (result == -ECONNRESET);
+	if (result == -ENOLCK && alone_allowed(lock)) {
+		reply->answer = ZKF_LOCAL;
+		return 0;
+	}
+	if (result)
+		return trouble(lock, result);
+	return keeper_error(reply, &error) ? error : 0;
+}

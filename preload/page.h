@@ -1,0 +1,44 @@
+/*
+ * preload/page.h - the keeper's shared page, seen from a program
+ *
+ * Answers for: mapping <runtime directory>/page read-only, finding a file's slot in it, the lease.
+ * Does not:    write it (it can't), or decide what a state means for a lock; that is cover.c.
+ * Threads:     one atomic pointer, replaced by compare-exchange; old mappings are never unmapped, since another
+ *              thread may be reading them.  A keeper's page outlives the keeper, so that this happens hardly ever.
+ * Specification: keeper/page.h; design section 4 I4.
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef ZKF_PRELOAD_PAGE_H
+#define ZKF_PRELOAD_PAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "keeper/page.h"
+
+/* zkf_page_current - the page that is mapped, or NULL */
+const struct zkf_page *zkf_page_current(void);
+
+/*
+ * zkf_page_map - map the page of a (trusted) runtime directory, unless it is the current one
+ *
+ * leased  only if its lease is valid: before anybody has talked to a keeper there
+ *
+ * Returns 0, -ENOENT (no page, or not ready, or not leased), -EPERM (not owned by root or us), -EINVAL (not a page of
+ * ours), or what open(2) and mmap(2) say.
+ */
+int zkf_page_map(const char *directory, bool leased);
+
+/*
+ * zkf_page_find - the slot of a file and its state word, or NULL
+ *
+ * The state is read before the file's identity: a keeper that gives the slot to another file raises the generation
+ * first, so that whoever finds the same word again later has had the right file all the time.
+ */
+const struct zkf_slot *zkf_page_find(const struct zkf_page *page, uint64_t dev, uint64_t ino, uint32_t kind,
+                                     uint64_t *state);
+
+/* zkf_page_leased - may the page's covers be believed at this instant? */
+bool zkf_page_leased(const struct zkf_page *page);
+
+#endif

@@ -1,0 +1,237 @@
+/*
+ * preload/record_path.c - fcntl(2) record locks and lockf(3) on the cluster; see record_path.h
+ *
+ * Answers for: see record_path.h.
+ * Does not:    see record_path.h.
+ * Threads:     see record_path.h.
+ * Specification: see record_path.h.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * There is no fast path.  A record lock can't be undone (the owner may have held a part of the range before), so that
+ * the cover is pinned by a conversation before the kernel is asked.
+ */
+#define _GNU_SOURCE
+#include "record_path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cover.h"
+#include "range.h"
+#include "real.h"
+#include "settings.h"
+
+/* One call, taken apart. */
+struct zkf_call {
+	int fd, cmd;
+	void *arg;
+	bool wide;          /* arg is a struct flock64 */
+	bool get, wait, ofd;
+	struct zkf_record record; /* what arg says, once it is known to be readable */
+	struct stat64 st;
+	enum zkf_verdict verdict;
+	const struct zkf_settings *settings;
+};
+
+static bool is_get(int cmd)
+{
+	return cmd == F_GETLK || cmd == F_GETLK64 || cmd == F_OFD_GETLK;
+}
+
+static bool is_wait(int cmd)
+{
+	return cmd == F_SETLKW || cmd == F_SETLKW64 || cmd == F_OFD_SETLKW;
+}
+
+static bool is_ofd(int cmd)
+{
+	return cmd == F_OFD_GETLK || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW;
+}
+
+/* Where off_t has 32 bits, F_SETLK and F_SETLK64 are two commands with two structures, whoever uses them. */
+static bool is_wide(int cmd, bool wide_call)
+{
+	return is_ofd(cmd) ? wide_call : cmd == F_GETLK64 || cmd == F_SETLK64 || cmd == F_SETLKW64;
+}
+
+bool zkf_record_is_command(int cmd)
+{
+	return cmd == F_SETLK || cmd == F_SETLK64 || is_get(cmd) || is_wait(cmd) || is_ofd(cmd);
+}
+
+static int to_kernel(const struct zkf_call *call)
+{
+	return zkf_real_record(call->fd, call->cmd, call->arg, call->wide);
+}
+
+/*
+ * What the kernel would refuse, in the order in which it looks: the range, the type, the access mode, l_pid.
+ *
+ * These are our own answers rather than the kernel's: were it to take what we think it refuses, the program would have
+ * a lock that no cover stands behind.
+ */
+static int check_lock(const struct zkf_call *call, int64_t *start, int64_t *end)
+{
+	int flags = zkf_real_fcntl(call->fd, F_GETFL, 0);
+	int result, access;
+
+	if (flags < 0)
+		return flags;
+	if (flags & O_PATH)
+		return -EBADF;
+	result = zkf_range_resolve(call->fd, &call->record, start, end);
+	if (result)
+		return result;
+	if (call->record.type != F_RDLCK && call->record.type != F_WRLCK)
+		return -EINVAL;
+	access = flags & O_ACCMODE;
+	if (access == O_ACCMODE || access == (call->record.type == F_WRLCK ? O_RDONLY : O_WRONLY))
+		return -EBADF;
+	return call->ofd && call->record.pid ? -EINVAL : 0;
+}
+
+static struct zkf_lock make_lock(const struct zkf_call *call)
+{
+	struct zkf_lock lock = {
+		.fd = call->fd,
+		.kind = ZKF_RECORD,
+		.mode = call->record.type == F_WRLCK ? ZKF_EXCLUSIVE : ZKF_SHARED,
+		.flags = (uint8_t)((call->ofd ? ZKF_FLAG_OFD : 0) | (call->wait ? 0 : ZKF_FLAG_NONBLOCK)),
+		.dev = call->st.st_dev,
+		.ino = call->st.st_ino,
+		.settings = call->settings,
+	};
+
+	if (call->wait)
+		lock.command = call->ofd ? F_OFD_SETLKW : F_SETLKW64;
+	else
+		lock.command = call->ofd ? F_OFD_SETLK : F_SETLK64;
+	if (call->wait)
+		lock.patience.cancellable = true;
+	else
+		lock.patience = zkf_patience_bounded(call->settings);
+	return lock;
+}
+
+static int record_lock(const struct zkf_call *call)
+{
+	struct zkf_lock lock;
+	int64_t start = 0, end = 0;
+	int result = check_lock(call, &start, &end);
+
+	if (result)
+		return result;
+	if (call->verdict == ZKF_VERDICT_REFUSE)
+		return zkf_refuse(call->fd, &call->st);
+	lock = make_lock(call);
+	lock.start = start;
+	lock.end = end;
+	return zkf_cover_lock(&lock, false);
+}
+
+static int record_unlock(const struct zkf_call *call)
+{
+	int result = to_kernel(call);
+
+	if (!result)
+		zkf_cover_unlocked(call->fd, ZKF_RECORD);
+	return result;
+}
+
+static int store_holder(const struct zkf_call *call, const struct zkf_reply *reply)
+{
+	struct zkf_record holder = {
+		.type = reply->mode == ZKF_EXCLUSIVE ? F_WRLCK : F_RDLCK,
+		.whence = SEEK_SET,
+		.start = reply->start,
+		.len = reply->end == ZKF_RANGE_MAX ? 0 : reply->end - reply->start + 1,
+		.pid = reply->pid,
+	};
+
+	return zkf_record_store(&holder, call->arg, call->wide);
+}
+
+/*
+ * F_GETLK.  The kernel first: what it finds is the answer, and what it refuses is refused.  It has then written to the
+ * structure, so that we may.  A request of type F_UNLCK (F_OFD_GETLK since Linux 6.6: list my own locks) is local.
+ */
+static int record_query(const struct zkf_call *call)
+{
+	struct zkf_record answer;
+	struct zkf_reply reply;
+	struct zkf_lock lock;
+	int result = to_kernel(call);
+
+	if (result)
+		return result;
+	zkf_record_load(&answer, call->arg, call->wide);
+	if (answer.type != F_UNLCK || call->record.type == F_UNLCK)
+		return 0;
+	if (call->verdict == ZKF_VERDICT_REFUSE)
+		return zkf_refuse(call->fd, &call->st);
+	lock = make_lock(call);
+	lock.patience = zkf_patience_bounded(call->settings);
+	if (zkf_range_resolve(call->fd, &call->record, &lock.start, &lock.end))
+		return 0; /* the kernel has just said "free": only a moved offset gets here */
+	result = zkf_cover_query(&lock, &reply);
+	if (result || reply.answer != ZKF_HELD)
+		return result;
+	return store_holder(call, &reply);
+}
+
+/*
+ * The order matters for a bad pointer: the kernel must be the one that finds out, with EFAULT, where the program would
+ * have got that without us.  So the file is judged first, without a look at the structure; for a mapped one the
+ * kernel is asked whether it can read it (zkf_real_readable), and gets the call itself if not.
+ */
+int zkf_record_fcntl(int fd, int cmd, void *arg, bool wide)
+{
+	struct zkf_call call = {
+		.fd = fd,
+		.cmd = cmd,
+		.arg = arg,
+		.wide = is_wide(cmd, wide),
+		.get = is_get(cmd),
+		.wait = is_wait(cmd),
+		.ofd = is_ofd(cmd),
+	};
+
+	if (fstat64(fd, &call.st) || !(S_ISREG(call.st.st_mode) || S_ISDIR(call.st.st_mode)))
+		return to_kernel(&call);
+	call.verdict = zkf_judge(fd, &call.st, ZKF_RECORD, &call.settings);
+	if (call.verdict == ZKF_VERDICT_KERNEL || !zkf_real_readable(arg, zkf_record_bytes(call.wide)))
+		return to_kernel(&call);
+	zkf_record_load(&call.record, arg, call.wide);
+	if (call.get)
+		return record_query(&call);
+	if (call.record.type == F_UNLCK)
+		return record_unlock(&call);
+	return record_lock(&call);
+}
+
+/* lockf(3) is fcntl on the range from the file offset on; F_TEST asks for a read lock, as glibc does. */
+int zkf_record_lockf(int fd, int op, int64_t len)
+{
+	struct flock64 range = { .l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len };
+	int result;
+
+	switch (op) {
+	case F_LOCK:
+		return zkf_record_fcntl(fd, F_SETLKW64, &range, true);
+	case F_TLOCK:
+		return zkf_record_fcntl(fd, F_SETLK64, &range, true);
+	case F_ULOCK:
+		range.l_type = F_UNLCK;
+		return zkf_record_fcntl(fd, F_SETLK64, &range, true);
+	case F_TEST:
+		range.l_type = F_RDLCK;
+		result = zkf_record_fcntl(fd, F_GETLK64, &range, true);
+		if (result || range.l_type == F_UNLCK || range.l_pid == getpid())
+			return result;
+		return -EACCES;
+	default:
+		return -EINVAL;
+	}
+}

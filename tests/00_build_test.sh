@@ -1,0 +1,46 @@
+#!/bin/bash
+# tests/00_build_test.sh - what was built: symbols, dependencies, hardening
+# modes: native
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2317,SC2154
+. "$(dirname "$0")/lib.sh"
+lib=$BUILD/libzkflock.so
+
+# The public face: these five, whatever else the library has inside.
+test_exported_symbols() {
+	assertEquals 'fcntl fcntl64 flock lockf lockf64' \
+		"$(nm -D --defined-only "$lib" | awk '$2 == "T" || $2 == "W" { print $3 }' | sort | tr '\n' ' ' | sed 's/ $//')"
+}
+
+# A named version node would leave programs on libc's fcntl@GLIBC_2.2.5 without a word.
+test_symbols_have_no_version() {
+	assertEquals '' "$(nm -D --defined-only "$lib" | grep '@')"
+}
+
+# case B19: libc alone, no fortify symbols, no symbol newer than Debian 12's glibc
+test_dependencies_of_the_library() {
+	assertEquals 'libc.so.6' "$(readelf -d "$lib" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v '^ld-linux' | tr '\n' ' ' | sed 's/ $//')"
+	assertEquals '' "$(nm -D --undefined-only "$lib" | grep '_chk')"
+	assertEquals '' "$(nm -D --undefined-only "$lib" | sed -n 's/.*@GLIBC_\(2\.[0-9]*\).*/\1/p' | awk -F. '$2 > 36')"
+}
+
+# The program's malloc may be what has called us.
+test_the_library_does_not_allocate() {
+	assertEquals '' "$(nm -D --undefined-only "$lib" | grep -wE 'malloc|calloc|realloc|free|printf|fprintf|exit|abort' | grep -v stack_chk)"
+}
+
+test_hardening() {
+	local binary
+	for binary in zkflockd zkflock libzkflock.so; do
+		assertTrue "$binary: relro" "readelf -lW '$BUILD/$binary' | grep -q GNU_RELRO"
+		assertTrue "$binary: now" "readelf -dW '$BUILD/$binary' | grep -qE 'BIND_NOW|FLAGS.*NOW'"
+		assertEquals "$binary: no executable stack" '' "$(readelf -lW "$BUILD/$binary" | grep 'GNU_STACK.*E ')"
+		assertTrue "$binary: position independent" "readelf -hW '$BUILD/$binary' | grep -q 'Type:.*DYN'"
+	done
+}
+
+test_preloading_does_no_harm() {
+	assertEquals hello "$(LD_PRELOAD=$lib ZKFLOCK_LOG=debug /bin/echo hello 2>&1)"
+}
+
+. shunit2
