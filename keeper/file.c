@@ -260,6 +260,31 @@ int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, 
 	return error;
 }
 
+int zkf_file_holders(const struct zkf_file *file, int64_t start, int64_t end, uint8_t mode, int32_t *pids, int most)
+{
+	int count = 0;
+
+	/* One piece after the other; what lies under another's lock is found when that one is gone. */
+	while (count < most && start <= end) {
+		struct flock found = {.l_type = mode == ZKF_EXCLUSIVE ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET,
+		                      .l_start = start, .l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1};
+		bool known = false;
+
+		if (fcntl(file->fd, F_OFD_GETLK, &found) || found.l_type == F_UNLCK)
+			break;
+		for (int i = 0; i < count; i++)
+			known |= pids[i] == found.l_pid;
+		if (!known && found.l_pid > 0)
+			pids[count++] = found.l_pid;
+		if (found.l_start > start)
+			count += zkf_file_holders(file, start, found.l_start - 1, mode, pids + count, most - count);
+		if (!found.l_len)
+			break;
+		start = found.l_start + found.l_len;
+	}
+	return count;
+}
+
 int32_t zkf_file_holder(const struct zkf_file *file)
 {
 	struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

@@ -75,6 +75,13 @@ int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, 
 /* zkf_file_holder - some process that holds a lock on the file, for people; 0: can't be told */
 int32_t zkf_file_holder(const struct zkf_file *file);
 
+/*
+ * zkf_file_holders - the processes that hold what conflicts with (start, end, mode); record kind, POSIX owners only
+ *
+ * Returns how many were found, at most `most`.
+ */
+int zkf_file_holders(const struct zkf_file *file, int64_t start, int64_t end, uint8_t mode, int32_t *pids, int most);
+
 /* zkf_file_list - every file that is known; uthash's order */
 struct zkf_file *zkf_file_list(void);
 

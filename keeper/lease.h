@@ -55,10 +55,14 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
 /* How long a pinned conversation may delay the answer to a non-blocking newcomer: a kernel call takes microseconds. */
 #define ZKF_PIN_PATIENCE_MS 5
 /*
- * How long a blocked request lets other hosts' earlier ones go first although the kernel would not, on a host that holds
- * the lock: what it holds it for may be waiting for this very request (a parent for its child).
+ * How long a blocked request lets other hosts' earlier ones go first although the kernel would let it in.  Not for ever:
+ * what those wait for may, by ways that nobody sees, be waiting for this very request (a parent for its child).
  */
-#define ZKF_PATIENCE_MS 2000
+#define ZKF_PATIENCE_MS 5000
+#define ZKF_PATIENCE_HOLDING_NOTHING_MS 10000
+/* A wait that lasts this long may be part of a deadlock: look for a cycle, then again at doubling intervals. */
+#define ZKF_DEADLOCK_FIRST_MS 200
+#define ZKF_DEADLOCK_MAX_MS 60000
 /* A file in use under recall is looked at on every hint (close, unlock), and this often without one. */
 #define ZKF_POLL_FIRST_MS 2
 #define ZKF_POLL_MAX_MS 50

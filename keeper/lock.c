@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "claim.h"
+#include "deadlock.h"
 #include "fault.h"
 #include "file.h"
 #include "lease.h"
@@ -81,19 +82,28 @@ static void bell_watch_fired(struct zkf_zk_watch *watch)
 	view_changed((struct zkf_lock *)((char *)watch - offsetof(struct zkf_lock, bell_watch)));
 }
 
+struct zkf_lock *zkf_lock_find(uint32_t kind, const char *encoded_name)
+{
+	struct zkf_lock probe, *found;
+
+	memset(&probe.key, 0, sizeof(probe.key)); /* all of it is hashed */
+	probe.key.kind = kind;
+	snprintf(probe.key.name, sizeof(probe.key.name), "%s", encoded_name);
+	HASH_FIND(hh, locks, &probe.key, sizeof(probe.key), found);
+	return found;
+}
+
 struct zkf_lock *zkf_lock_get(uint32_t kind, const char *encoded_name)
 {
-	struct zkf_lock *lock, *made = zkf_calloc(1, sizeof(*made));
+	struct zkf_lock *made = zkf_lock_find(kind, encoded_name);
 
+	if (made)
+		return made;
+	made = zkf_calloc(1, sizeof(*made));
 	if (!made)
 		return NULL;
 	made->key.kind = kind;
 	snprintf(made->key.name, sizeof(made->key.name), "%s", encoded_name);
-	HASH_FIND(hh, locks, &made->key, sizeof(made->key), lock);
-	if (lock) {
-		free(made);
-		return lock;
-	}
 	if (asprintf(&made->directory, "%s/%s/%s", zkf_session_root(), kind == ZKF_FLOCK ? "locks" : "records",
 	             encoded_name) < 0) {
 		free(made);
@@ -193,6 +203,7 @@ static void demand_unlink(struct zkf_demand *demand)
 	*demand->before = demand->next;
 	*(demand->next ? &demand->next->before : &lock->demands_last) = demand->before;
 	zkf_timer_stop(&demand->timer);
+	zkf_deadlock_stop(demand);
 }
 
 static void give_answer(struct zkf_demand *demand, struct zkf_reply *reply)
@@ -207,6 +218,13 @@ static void fail(struct zkf_demand *demand, const char *why)
 	int bytes = snprintf(reply.text, sizeof(reply.text), "%s: %s", demand->lock->key.name, why);
 
 	reply.text_bytes = bytes < (int)sizeof(reply.text) ? (uint32_t)bytes : (uint32_t)sizeof(reply.text) - 1;
+	give_answer(demand, &reply);
+}
+
+static void fail_deadlocked(struct zkf_demand *demand)
+{
+	struct zkf_reply reply = {.answer = ZKF_FAILED, .error = EDEADLK};
+
 	give_answer(demand, &reply);
 }
 
@@ -227,6 +245,8 @@ static void cover(struct zkf_demand *demand, enum zkf_demand_state state)
 	}
 	demand->state = state;
 	demand->claim = NULL;
+	if (!demand->held && state == ZKF_DEMAND_PINNED)
+		demand->arrived_ns = zkf_now_ns(); /* its kernel call begins now */
 	zkf_timer_stop(&demand->timer);
 	reply.slot = demand->file->slot;
 	reply.state = zkf_publish_word(demand->file->slot);
@@ -402,6 +422,10 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 
 	if (demand->state != ZKF_DEMAND_WAITING || try_grant(lock, demand))
 		return;
+	if (demand->deadlocked) {
+		fail_deadlocked(demand);
+		return;
+	}
 	if (demand->held) {
 		refuse(demand, NULL);
 		return;
@@ -524,17 +548,25 @@ void zkf_lock_step_dirty(void)
 	}
 }
 
+/* From now on a blocked demand may pass who waits, if its host holds something of the lock; in the end it may anyway. */
+static void patience_ends(struct zkf_demand *demand)
+{
+	int64_t last_ns = demand->arrived_ns + ZKF_PATIENCE_HOLDING_NOTHING_MS * ZKF_NS_PER_MS, now = zkf_now_ns();
+
+	demand->patience_over = true;
+	if (demand->claim && (host_holds(demand->lock) || now >= last_ns))
+		zkf_claim_set_owner(demand->claim);
+	zkf_timer_arm(&demand->timer, now < last_ns ? last_ns : now + ZKF_PATIENCE_MS * ZKF_NS_PER_MS);
+	zkf_lock_touch(demand->lock);
+}
+
 static void demand_timer_fired(struct zkf_timer *timer)
 {
 	struct zkf_demand *demand = (struct zkf_demand *)((char *)timer - offsetof(struct zkf_demand, timer));
 	struct zkf_lock *lock = demand->lock;
 
 	if (!demand->nonblock) {
-		demand->patience_over = true;
-		if (demand->claim && host_holds(lock))
-			zkf_claim_set_owner(demand->claim);
-		zkf_timer_arm(timer, zkf_now_ns() + ZKF_PATIENCE_MS * ZKF_NS_PER_MS);
-		zkf_lock_touch(lock);
+		patience_ends(demand);
 		return;
 	}
 	if (zkf_session_usable())
@@ -556,6 +588,7 @@ void zkf_lock_add(struct zkf_lock *lock, struct zkf_demand *demand)
 	demand->timer.fire = demand_timer_fired;
 	zkf_timer_arm(&demand->timer,
 	              demand->arrived_ns + (demand->nonblock ? answer_within_ns : ZKF_PATIENCE_MS * ZKF_NS_PER_MS));
+	zkf_deadlock_start(demand);
 	zkf_lock_touch(lock);
 }
 

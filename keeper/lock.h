@@ -102,6 +102,12 @@ struct zkf_demand {
 	int32_t pid, tid;
 	int64_t start, end;
 	int64_t arrived_ns;
+	bool deadlocked; /* found to be the youngest wait of a cycle: to be failed by the next step */
+	bool posix; /* the owner is a process: it can be part of a deadlock that fcntl(2) must report */
+	uint64_t number;            /* of this wait, unique in this keeper */
+	int64_t wait_key_ms;        /* the wait's start, wall clock: the youngest wait of a cycle is the victim */
+	struct zkf_timer deadlock_timer;
+	int64_t deadlock_ns, probed_ns; /* the present interval; when it was last looked for */
 	struct zkf_timer timer;  /* non-blocking: the answer is due; blocking: patience is over */
 	/* Answers; implemented by server.c.  After any but COVERED the demand is gone. */
 	void (*answer)(struct zkf_demand *demand, const struct zkf_reply *reply);
@@ -132,6 +138,9 @@ void zkf_lock_step_dirty(void);
 
 /* zkf_lock_give_back_some - a table or the session is full: return what is kept and not in use, the oldest first */
 void zkf_lock_give_back_some(void);
+
+/* zkf_lock_find - NULL when it is not known here */
+struct zkf_lock *zkf_lock_find(uint32_t kind, const char *encoded_name);
 
 /* zkf_lock_view - what a list of the queue says; called by claim.c and by the lock's own lists */
 void zkf_lock_view(struct zkf_lock *lock, const struct zkf_zk_result *children);

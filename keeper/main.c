@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "../mapping/config.h"
+#include "deadlock.h"
 #include "fault.h"
 #include "file.h"
 #include "lock.h"
@@ -223,12 +224,19 @@ static void raise_file_limit(void)
 
 static void session_ready(void)
 {
+	zkf_deadlock_session();
 	zkf_lock_touch_all();
+}
+
+static void session_lost(void)
+{
+	zkf_deadlock_session_lost();
+	zkf_lock_session_lost();
 }
 
 static int start_parts(int directory, const char *path)
 {
-	static const struct zkf_session_events events = {session_ready, zkf_lock_touch_all, zkf_lock_session_lost};
+	static const struct zkf_session_events events = {session_ready, zkf_lock_touch_all, session_lost};
 	bool everybody = geteuid() == 0;
 	int error;
 

@@ -219,6 +219,7 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 	demand->mode = request->mode;
 	demand->nonblock = (request->flags & ZKF_FLAG_NONBLOCK) || request->op == ZKF_OP_GETLK;
 	demand->held = request->flags & ZKF_FLAG_HELD;
+	demand->posix = request->kind == ZKF_RECORD && !(request->flags & ZKF_FLAG_OFD);
 	demand->unavailable = rule->unavailable;
 	demand->pid = conversation->peer.pid;
 	demand->tid = request->tid;

@@ -54,7 +54,7 @@ static void heartbeat_send(void);
 static void make_next_parent(void);
 
 /* The nodes above the locks, in the order of their making; the root's own components come first. */
-static const char *const parents[] = {"/hosts", "/locks", "/records", "/groups"};
+static const char *const parents[] = {"/hosts", "/locks", "/records", "/groups", "/probes"};
 #define PARENT_COUNT ((int)(sizeof(parents) / sizeof(parents[0])))
 
 bool zkf_session_usable(void)
