@@ -303,11 +303,30 @@ static bool held_locally(struct zkf_lock *lock, const struct zkf_demand *demand)
 	       !may_pass(lock, demand);
 }
 
+/*
+ * Does a blocked demand of this host, which came first and had to ask, wait for what this one wants to share in?  It goes
+ * first: readers that keep coming would else keep this host's writer waiting in the kernel, and behind its claim, for
+ * nothing, every other host.  As between hosts, a process that holds already passes, and so does everybody after some
+ * patience.
+ */
+static bool behind_local(const struct zkf_lock *lock, const struct zkf_demand *demand)
+{
+	if (demand->nonblock || demand->process_holds || demand->patience_over)
+		return false;
+	for (const struct zkf_demand *first = lock->demands; first && first != demand; first = first->next)
+		if (!first->nonblock && zkf_recall_blocked(first) && first->start <= demand->end &&
+		    first->end >= demand->start && (first->mode == ZKF_EXCLUSIVE || demand->mode == ZKF_EXCLUSIVE))
+			return true;
+	return false;
+}
+
 static bool try_grant(struct zkf_lock *lock, struct zkf_demand *demand)
 {
 	bool promised = demand->claim && demand->claim->state == ZKF_CLAIM_GRANTED;
 
 	if (!zkf_lock_covered(lock, demand->start, demand->end, demand->mode) || other_files_conflict(lock, demand))
+		return false;
+	if (!promised && !demand->owner_holds && !demand->held && behind_local(lock, demand))
 		return false;
 	if (promised || demand->owner_holds || demand->held ||
 	    !wanted_elsewhere(lock, demand->start, demand->end, demand->mode))
@@ -445,7 +464,8 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 	}
 	if (claim && claim->state == ZKF_CLAIM_WAITING && lock->key.kind == ZKF_RECORD)
 		claim_narrow(lock, claim, demand);
-	if (!demand->claim)
+	if (!demand->claim && (!behind_local(lock, demand) ||
+	                       !zkf_lock_covered(lock, demand->start, demand->end, demand->mode)))
 		demand_queue(lock, demand);
 }
 

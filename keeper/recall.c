@@ -316,6 +316,28 @@ static bool waits_for_local(const struct zkf_lock *lock)
 	return false;
 }
 
+bool zkf_recall_blocked(const struct zkf_demand *demand)
+{
+	return demand->state == ZKF_DEMAND_WAITING ||
+	       zkf_now_ns() - demand->arrived_ns > ZKF_PIN_PATIENCE_MS * ZKF_NS_PER_MS;
+}
+
+/*
+ * A writer of this host waits: programs must ask, so that lock.c can let it go first.  One that was answered just now is
+ * looked at again when it can be told whether it waits in the kernel.
+ */
+static bool writer_waits(struct zkf_lock *lock)
+{
+	for (const struct zkf_demand *demand = lock->demands; demand; demand = demand->next) {
+		if (demand->nonblock || demand->mode != ZKF_EXCLUSIVE)
+			continue;
+		if (zkf_recall_blocked(demand))
+			return true;
+		zkf_timer_arm_by(&lock->poll_timer, demand->arrived_ns + (ZKF_PIN_PATIENCE_MS + 1) * ZKF_NS_PER_MS);
+	}
+	return false;
+}
+
 /* With several files nobody relies on the page, so that idle ones can go as soon as they are seen to be idle. */
 static void files_tidy(struct zkf_lock *lock)
 {
@@ -353,15 +375,15 @@ static void timers_set(struct zkf_lock *lock, bool watch)
 
 void zkf_recall_publish(struct zkf_lock *lock)
 {
-	bool some = any_granted(lock), several, watch;
+	bool some = any_granted(lock), several, watch, ask;
 
 	if (zkf_session_usable())
 		files_tidy(lock);
 	several = lock->files && lock->files->next;
 	watch = (some && (lock->recalled || !lock->keep_ns)) || waits_for_local(lock);
+	ask = some && (lock->recalled || !lock->keep_ns || several || writer_waits(lock));
 	for (struct zkf_file *file = lock->files; file; file = file->next) {
-		zkf_publish_state(file->slot, published_mode(lock), some && (lock->recalled || !lock->keep_ns || several),
-		                  lock->reduced);
+		zkf_publish_state(file->slot, published_mode(lock), ask, lock->reduced);
 		zkf_file_watch(file, watch);
 	}
 	lock->reduced = false;

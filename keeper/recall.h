@@ -26,6 +26,9 @@ void zkf_recall_look(struct zkf_file *file);
 /* zkf_recall_step - give back what another host wants, or what has been kept long enough, and is not in use */
 void zkf_recall_step(struct zkf_lock *lock);
 
+/* zkf_recall_blocked - a demand that waits, here or (answered, but not back soon) inside the kernel */
+bool zkf_recall_blocked(const struct zkf_demand *demand);
+
 /* zkf_recall_publish - the state words of the lock's files, timers and hints: the last part of a step */
 void zkf_recall_publish(struct zkf_lock *lock);
 
