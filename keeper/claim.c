@@ -72,6 +72,7 @@ static struct zkf_claim_data data_of(const struct zkf_claim *claim)
 		.confirmed = claim->confirmed,
 		.pid = claim->pid,
 		.overtaken_by = claim->overtaken_by,
+		.held = claim->held,
 	};
 
 	memcpy(data.command, claim->command, sizeof(data.command));
@@ -101,6 +102,7 @@ void zkf_claim_forget(struct zkf_claim *claim)
 	zkf_ranges_free(&claim->ranges);
 	zkf_ranges_free(&claim->written);
 	free(claim->overtaken_by);
+	free(claim->held);
 	free(claim->overtook);
 	free(claim->path);
 	free(claim);
@@ -284,6 +286,50 @@ struct zkf_claim *zkf_claim_create(struct zkf_lock *lock, enum zkf_claim_role ro
 	return claim;
 }
 
+int zkf_claim_adopt(struct zkf_lock *lock, const char *name, const struct zkf_zk_result *result)
+{
+	struct zkf_claim *claim = zkf_calloc(1, sizeof(*claim));
+	struct zkf_claim_data data = {0};
+	int error = -ENOMEM;
+
+	if (!claim)
+		return -ENOMEM;
+	claim->lock = lock;
+	claim->adopted = true;
+	claim->retry_timer.fire = retry_fire;
+	zkf_look_init(claim);
+	snprintf(claim->name, sizeof(claim->name), "%s", name);
+	if (zkf_claim_name_read(&claim->id, name) || zkf_claim_data_read(&data, result->data)) {
+		free(claim);
+		return -EINVAL;
+	}
+	claim->ranges = data.ranges;
+	data.ranges = (struct zkf_ranges){0};
+	claim->overtaken_by = data.overtaken_by;
+	data.overtaken_by = NULL;
+	claim->answered = claim->written_answered = data.answered;
+	claim->confirmed = data.confirmed;
+	claim->pid = data.pid;
+	memcpy(claim->command, data.command, sizeof(claim->command));
+	claim->version = result->version;
+	zkf_claim_data_free(&data);
+	if (!zkf_ranges_copy(&claim->written, &claim->ranges) &&
+	    asprintf(&claim->path, "%s/%s", lock->directory, name) > 0)
+		error = 0;
+	claim->next = lock->claims;
+	lock->claims = claim;
+	path_bytes += error ? 0 : strlen(claim->path);
+	if (error) {
+		zkf_claim_forget(claim);
+		return error;
+	}
+	if (claim->confirmed)
+		claim->state = ZKF_CLAIM_GRANTED;
+	else
+		zkf_look_start(claim);
+	return 0;
+}
+
 static void delete_done(void *owner, const struct zkf_zk_result *result)
 {
 	struct zkf_claim *claim = owner;
@@ -414,10 +460,10 @@ int zkf_claim_shrink(struct zkf_claim *claim, const struct zkf_ranges *limit)
 	return error;
 }
 
-void zkf_claim_answer(struct zkf_claim *claim, int64_t sequence)
+void zkf_claim_answer(struct zkf_claim *claim, int64_t sequence, char *held)
 {
-	if (sequence <= claim->answered)
-		return;
+	free(claim->held);
+	claim->held = held;
 	claim->answered = sequence;
 	snprintf(claim->people_state, sizeof(claim->people_state), "held");
 	write_start(claim);

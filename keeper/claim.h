@@ -75,6 +75,7 @@ struct zkf_claim {
 	struct zkf_ranges written;
 	int64_t answered, written_answered;
 	char people_state[12];
+	char *held; /* zkf_claim_data.held */
 	bool force_write;
 	struct zkf_zk_op *write_op;
 
@@ -93,6 +94,8 @@ struct zkf_claim {
 	int64_t *overtook; /* sequence numbers of the claims that this one has overtaken: they are behind it */
 	size_t overtook_count;
 
+	bool adopted;     /* made by a former keeper */
+	bool was_granted; /* GONE: it was */
 	bool delete_wanted;
 	struct zkf_zk_op *delete_op;
 	struct zkf_timer retry_timer;
@@ -112,14 +115,28 @@ struct zkf_claim {
 struct zkf_claim *zkf_claim_create(struct zkf_lock *lock, enum zkf_claim_role role, int64_t start, int64_t end,
                                    uint8_t mode, int32_t pid);
 
+/*
+ * zkf_claim_adopt - take over a claim of this host that a former keeper made
+ *
+ * name, result  the node, and what a get has told of it
+ *
+ * It is granted if it says so (confirmed), else it looks; nobody of this host waits for it.
+ * Returns 0, -EINVAL (not our format) or -ENOMEM.
+ */
+int zkf_claim_adopt(struct zkf_lock *lock, const char *name, const struct zkf_zk_result *result);
+
 /* zkf_claim_set_owner - from now on it may overtake waiters */
 void zkf_claim_set_owner(struct zkf_claim *claim);
 
 /* zkf_claim_shrink - believe less, and tell the server; 0 or -ENOMEM (nothing changed) */
 int zkf_claim_shrink(struct zkf_claim *claim, const struct zkf_ranges *limit);
 
-/* zkf_claim_answer - tell everybody up to this sequence number that what we have is in use */
-void zkf_claim_answer(struct zkf_claim *claim, int64_t sequence);
+/*
+ * zkf_claim_answer - tell everybody up to this sequence number that what we have is in use
+ *
+ * held  by whom, in zkf_claim_data's format, allocated; taken over.  NULL: not known
+ */
+void zkf_claim_answer(struct zkf_claim *claim, int64_t sequence, char *held);
 
 /* zkf_claim_tell - for people: held, kept, waiting, and the pid if it is known */
 void zkf_claim_tell(struct zkf_claim *claim, const char *state, int32_t pid);

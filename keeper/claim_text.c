@@ -116,6 +116,7 @@ void zkf_claim_data_free(struct zkf_claim_data *data)
 {
 	zkf_ranges_free(&data->ranges);
 	free(data->overtaken_by);
+	free(data->held);
 	*data = (struct zkf_claim_data){.answered = -1};
 }
 
@@ -159,6 +160,8 @@ char *zkf_claim_data_write(const struct zkf_claim_data *data)
 		fprintf(out, " st=%s", data->state);
 	if (data->overtaken_by)
 		fprintf(out, " ov=%s", data->overtaken_by);
+	if (data->held)
+		fprintf(out, " h=%s", data->held);
 	failed = ferror(out) != 0;
 	if (fclose(out) || failed) {
 		free(text);
@@ -208,6 +211,11 @@ static int read_word(struct zkf_claim_data *data, const char *word, const char *
 		copy_word(data->command, sizeof(data->command), word + 5, bytes - 5);
 	} else if (bytes > 3 && !strncmp(word, "st=", 3)) {
 		copy_word(data->state, sizeof(data->state), word + 3, bytes - 3);
+	} else if (bytes > 2 && !strncmp(word, "h=", 2)) {
+		free(data->held);
+		data->held = zkf_memdup(word + 2, bytes - 2);
+		if (!data->held)
+			return -ENOMEM;
 	} else if (bytes > 3 && !strncmp(word, "ov=", 3)) {
 		free(data->overtaken_by);
 		data->overtaken_by = zkf_memdup(word + 3, bytes - 3);
@@ -236,6 +244,42 @@ int zkf_claim_data_read(struct zkf_claim_data *data, const char *text)
 	if (error)
 		zkf_claim_data_free(data);
 	return error;
+}
+
+int zkf_held_add(char **held, int32_t pid, const struct zkf_range *range)
+{
+	char one[80], *made;
+	int used = snprintf(one, sizeof(one), "%s%d:%" PRIx64 "-", *held ? "," : "", pid, (uint64_t)range->start);
+
+	if (range->end != ZKF_RANGE_MAX)
+		used += snprintf(one + used, sizeof(one) - (size_t)used, "%" PRIx64, (uint64_t)range->end);
+	snprintf(one + used, sizeof(one) - (size_t)used, ":%c", range->mode == ZKF_SHARED ? 'r' : 'w');
+	made = zkf_calloc(1, (*held ? strlen(*held) : 0) + strlen(one) + 1);
+	if (!made)
+		return -ENOMEM;
+	stpcpy(stpcpy(made, *held ? *held : ""), one);
+	free(*held);
+	*held = made;
+	return 0;
+}
+
+bool zkf_held_conflicting(const char *held, int64_t start, int64_t end, uint8_t mode, struct zkf_range *range,
+                          int32_t *pid)
+{
+	while (held && *held) {
+		char *at;
+
+		*pid = (int32_t)strtol(held, &at, 10);
+		held = at + 1;
+		if (*at != ':' || !read_range(&held, &range->start, &range->end) || *held++ != ':')
+			return false;
+		range->mode = *held == 'r' ? ZKF_SHARED : ZKF_EXCLUSIVE;
+		if (range->start <= end && range->end >= start && (mode == ZKF_EXCLUSIVE || range->mode == ZKF_EXCLUSIVE))
+			return true;
+		held = strchr(held, ',');
+		held = held ? held + 1 : NULL;
+	}
+	return false;
 }
 
 bool zkf_names_find(const char *names, const char *name)

@@ -24,6 +24,7 @@
  *     ans=N             the claims up to sequence number N have been seen, and r and w is what is in use since then
  *     ov=NAME,NAME      overtaken by these claims
  *     c=1               granted by overtaking, and confirmed
+ *     h=PID:A-B:w,...   the records that are held, as the kernel has them (PID 0: an open file description), as of ans
  *     pid=N comm=TEXT   a process that holds or wants it; comm is percent-encoded
  *     st=held|kept|waiting  for people
  */
@@ -64,7 +65,15 @@ struct zkf_claim_data {
 	char state[12];
 	char command[64]; /* percent-encoded */
 	char *overtaken_by; /* comma-separated names, or NULL */
+	char *held;         /* the value of h=, or NULL */
 };
+
+/* zkf_held_add - append to the value of h= (NULL: none yet); 0 or -ENOMEM (unchanged) */
+int zkf_held_add(char **held, int32_t pid, const struct zkf_range *range);
+
+/* zkf_held_conflicting - the first that conflicts; false: none */
+bool zkf_held_conflicting(const char *held, int64_t start, int64_t end, uint8_t mode, struct zkf_range *range,
+                          int32_t *pid);
 
 void zkf_claim_data_free(struct zkf_claim_data *data);
 

@@ -19,6 +19,7 @@
 #include "fault.h"
 #include "log.h"
 #include "publish.h"
+#include "state.h"
 
 /* The loop's. */
 static struct zkf_file *files; /* by (dev, ino, kind) */
@@ -64,6 +65,19 @@ static int enter(struct zkf_file *file)
 	return file->hh.tbl ? 0 : -ENOMEM;
 }
 
+/* For a keeper that follows. */
+static int note(const struct zkf_file *file)
+{
+	return zkf_state_file_add(&(struct zkf_state_file){file->key.dev, file->key.ino, (uint32_t)file->key.kind,
+	                                                   file->lock->key.name, file->path});
+}
+
+static void note_all(void)
+{
+	for (const struct zkf_file *file = files; file; file = file->hh.next)
+		note(file);
+}
+
 int zkf_file_open(struct zkf_file **made, struct zkf_lock *lock, int passed_fd, const struct stat *status,
                   const char *path, uint32_t kind)
 {
@@ -96,6 +110,10 @@ int zkf_file_open(struct zkf_file **made, struct zkf_lock *lock, int passed_fd, 
 		goto failed;
 	file->next = lock->files;
 	lock->files = file;
+	zkf_state_files_restart(note_all);
+	error = note(file);
+	if (error)
+		zkf_log(ZKF_LOG_WARN, "file note path=%s error=%d why=\"a keeper that follows may not find it\"", path, -error);
 	*made = file;
 	return 0;
 failed:
@@ -258,6 +276,46 @@ int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, 
 	}
 	closedir(directory);
 	return error;
+}
+
+/* More than this many are not told one by one: the claim's own ranges have to do. */
+#define HELD_TEXT_MAX 64
+
+int zkf_file_held_text(const struct zkf_file *file, const struct zkf_ranges *of, char **text)
+{
+	int count = 0;
+
+	for (size_t i = 0; i < of->count; i++) {
+		int64_t start = of->items[i].start, end = of->items[i].end;
+
+		while (start <= end && count++ < HELD_TEXT_MAX) {
+			struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start,
+			                      .l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1};
+			struct zkf_range range;
+			int32_t pid;
+
+			if (fcntl(file->fd, F_OFD_GETLK, &found) || found.l_type == F_UNLCK)
+				break;
+			range.start = found.l_start;
+			range.end = found.l_len ? found.l_start + found.l_len - 1 : ZKF_RANGE_MAX;
+			range.mode = found.l_type == F_RDLCK ? ZKF_SHARED : ZKF_EXCLUSIVE;
+			/* The kernel tells of them in no order: what lies before this one is asked for again. */
+			if (range.start > start) {
+				struct zkf_range before = {start, range.start - 1, ZKF_EXCLUSIVE};
+				struct zkf_ranges part = {.items = &before, .count = 1};
+
+				if (zkf_file_held_text(file, &part, text))
+					return -ENOMEM;
+			}
+			if (!zkf_held_conflicting(*text, range.start, range.start, ZKF_EXCLUSIVE, &(struct zkf_range){0}, &pid) &&
+			    zkf_held_add(text, found.l_pid > 0 ? found.l_pid : 0, &range))
+				return -ENOMEM;
+			if (range.end == ZKF_RANGE_MAX)
+				break;
+			start = range.end + 1;
+		}
+	}
+	return 0;
 }
 
 int zkf_file_holders(const struct zkf_file *file, int64_t start, int64_t end, uint8_t mode, int32_t *pids, int most)

@@ -72,6 +72,9 @@ int zkf_file_held_through(int fd, const char *type, struct zkf_ranges *held);
  */
 int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, struct zkf_ranges *held);
 
+/* zkf_file_held_text - zkf_claim_data.held of the records that conflict with these; *text allocated.  0 or -ENOMEM */
+int zkf_file_held_text(const struct zkf_file *file, const struct zkf_ranges *of, char **text);
+
 /* zkf_file_holder - some process that holds a lock on the file, for people; 0: can't be told */
 int32_t zkf_file_holder(const struct zkf_file *file);
 

@@ -25,6 +25,7 @@
 #include "lease.h"
 #include "log.h"
 #include "look.h"
+#include "loss.h"
 #include "publish.h"
 #include "recall.h"
 #include "session.h"
@@ -262,6 +263,7 @@ static void refuse(struct zkf_demand *demand, const struct zkf_claim *claim)
 		reply.mode = claim && claim->refused_by.mode ? claim->refused_by.mode : ZKF_EXCLUSIVE;
 		reply.start = claim ? claim->refused_by.start : demand->start;
 		reply.end = claim && claim->refused_by.mode ? claim->refused_by.end : demand->end;
+		/* Linux's rule for another machine's lock: the pid, negated.  An open file description has none: -1. */
 		reply.pid = claim && claim->refused_pid ? -claim->refused_pid : -1;
 	}
 	give_answer(demand, &reply);
@@ -519,6 +521,7 @@ static void claims_tidy(struct zkf_lock *lock)
 static void claims_gone(struct zkf_lock *lock)
 {
 	struct zkf_claim *next;
+	bool lost = false;
 
 	for (struct zkf_claim *claim = lock->claims; claim; claim = next) {
 		next = claim->next;
@@ -527,9 +530,16 @@ static void claims_gone(struct zkf_lock *lock)
 		for (struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
 			if (demand->claim == claim)
 				demand->claim = NULL;
+		lost |= claim->was_granted;
 		zkf_claim_forget(claim);
-		lock->reduced = true;
 	}
+	if (!lost)
+		return;
+	/* What was held by it is lost, though the session lives: published first, so that nobody takes more. */
+	lock->reduced = true;
+	zkf_recall_publish(lock);
+	if (!host_holds(lock))
+		zkf_loss_lock(lock);
 }
 
 static void step(struct zkf_lock *lock)
@@ -553,7 +563,7 @@ static void step(struct zkf_lock *lock)
 	if (usable)
 		claims_tidy(lock);
 	zkf_recall_publish(lock);
-	if (!lock->claims && !lock->demands && !lock->dirty)
+	if (!lock->claims && !lock->demands && !lock->dirty && !zkf_session_adopting())
 		lock_free(lock);
 }
 

@@ -50,6 +50,7 @@ void zkf_look_gone(struct zkf_claim *claim)
 {
 	zkf_look_stop(claim);
 	zkf_log(ZKF_LOG_WARN, "claim gone path=%s why=\"deleted by somebody else\"", claim->path);
+	claim->was_granted = claim->state == ZKF_CLAIM_GRANTED;
 	claim->state = ZKF_CLAIM_GONE;
 	zkf_lock_touch(claim->lock);
 }
@@ -373,6 +374,10 @@ static void refuse(struct zkf_claim *claim, const struct zkf_peer *holder)
 	if (range)
 		claim->refused_by = *range;
 	claim->refused_pid = holder->data.pid;
+	/* The lock itself, as its host's kernel has it: it may lie in several claims, and a claim hold several. */
+	for (size_t i = 0, found = 0; !found && i < claim->ranges.count; i++)
+		found = zkf_held_conflicting(holder->data.held, claim->ranges.items[i].start, claim->ranges.items[i].end,
+		                             claim->ranges.items[i].mode, &claim->refused_by, &claim->refused_pid);
 	settle(claim, ZKF_CLAIM_REFUSED);
 }
 

@@ -20,18 +20,22 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../mapping/config.h"
+#include "adopt.h"
 #include "deadlock.h"
 #include "fault.h"
 #include "file.h"
 #include "lock.h"
 #include "log.h"
 #include "loop.h"
+#include "loss.h"
 #include "publish.h"
 #include "server.h"
 #include "session.h"
+#include "state.h"
 #include "zk.h"
 
 #define SYSTEM_DIRECTORY "/run/zkflock"
@@ -113,8 +117,6 @@ static int load_config(void)
 	/* Text and rules live as long as the process. */
 	if (zkf_config_parse(&config, rules, most, text, bytes, &error))
 		return give_up(EXIT_CONFIG, "%s:%d: %s", path, error.line, error.text);
-	if (!config.ensemble.len)
-		return give_up(EXIT_CONFIG, "%s: no ensemble is set; allowed: ensemble host:port,host:port,...", path);
 	return EXIT_OK;
 }
 
@@ -222,24 +224,40 @@ static void raise_file_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+static void session_resumed(void)
+{
+	zkf_adopt_claims(zkf_session_adopted);
+}
+
 static void session_ready(void)
 {
+	zkf_loss_alive();
 	zkf_deadlock_session();
+	zkf_lock_touch_all();
+}
+
+static void session_doubted(void)
+{
+	zkf_loss_doubted(zkf_session_timeout_ms());
 	zkf_lock_touch_all();
 }
 
 static void session_lost(void)
 {
 	zkf_deadlock_session_lost();
+	zkf_loss_lost();
 	zkf_lock_session_lost();
 }
 
 static int start_parts(int directory, const char *path)
 {
-	static const struct zkf_session_events events = {session_ready, zkf_lock_touch_all, session_lost};
+	static const struct zkf_session_events events = {session_resumed, session_ready, session_doubted, session_lost};
 	bool everybody = geteuid() == 0;
 	int error;
 
+	error = zkf_session_init(&config, &events);
+	if (error)
+		return give_up(EXIT_CONFIG, "no ensemble is set; allowed: ensemble host:port,host:port,...");
 	zkf_lock_init(config.connect_timeout_ms);
 	zkf_loop_after_each(zkf_lock_step_dirty);
 	error = zkf_publish_init(directory, everybody ? 0644 : 0600);
@@ -254,9 +272,9 @@ static int start_parts(int directory, const char *path)
 	if (error)
 		return give_up(EXIT_TROUBLE, "%s/socket: %s", path, strerror(-error));
 	tell_ready();
-	error = zkf_session_start(&config, &events);
-	if (error)
-		return give_up(EXIT_TROUBLE, "session: %s", strerror(-error));
+	zkf_loss_init();
+	zkf_adopt_files(&config);
+	zkf_session_start();
 	return EXIT_OK;
 }
 
@@ -278,6 +296,56 @@ static int serve(int directory, const char *path)
 		zkf_session_end();
 	unlinkat(directory, "pid", 0);
 	return EXIT_OK;
+}
+
+/* The guard's: the keeper's pid, for its signal handler. */
+static volatile sig_atomic_t kept_pid;
+
+static void guard_forwards(int number)
+{
+	if (kept_pid > 0)
+		kill(kept_pid, number);
+}
+
+/*
+ * Forks the keeper and stays behind to start it again when it dies, because a keeper that is gone can't stop anybody
+ * before its session ends.  Returns -1 in the keeper; in the guard, after an orderly end, the exit code.
+ */
+static int guard(void)
+{
+	struct sigaction forward = {.sa_handler = guard_forwards};
+	int restarts = 0, status;
+
+	sigaction(SIGTERM, &forward, NULL);
+	sigaction(SIGINT, &forward, NULL);
+	sigaction(SIGHUP, &forward, NULL);
+	for (;;) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			signal(SIGTERM, SIG_DFL);
+			signal(SIGINT, SIG_DFL);
+			signal(SIGHUP, SIG_DFL);
+			return -1;
+		}
+		if (pid < 0)
+			return give_up(EXIT_TROUBLE, "fork: %s", strerror(errno));
+		kept_pid = pid;
+		if (ready_fd >= 0) {
+			close(ready_fd); /* the first keeper's to answer; who starts again later finds the socket */
+			ready_fd = -1;
+		}
+		while (waitpid(pid, &status, 0) < 0)
+			if (errno != EINTR)
+				return EXIT_TROUBLE;
+		kept_pid = 0;
+		if (WIFEXITED(status))
+			return WEXITSTATUS(status);
+		zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d ended signal=%d action=restart", (int)pid, WTERMSIG(status));
+		/* At once the first times: the lease runs.  One that dies of its own start must not eat the machine. */
+		if (++restarts > 5)
+			usleep(restarts < 50 ? (useconds_t)restarts * 20000 : 1000000);
+	}
 }
 
 static void usage(FILE *out)
@@ -345,6 +413,10 @@ int main(int argc, char **argv)
 	if (code)
 		return code;
 	raise_file_limit();
+	zkf_state_init(directory);
+	code = guard();
+	if (code >= 0)
+		return code;
 	write_pid(directory);
 	code = zkf_loop_init();
 	if (!code)

@@ -40,7 +40,8 @@ static bool any_granted(const struct zkf_lock *lock)
 
 bool zkf_recall_follows(const struct zkf_claim *claim, const struct zkf_follower *follower)
 {
-	bool behind = follower->sequence > claim->id.sequence;
+	/* Of a former keeper's overtaking claim it is not known whom it overtook: all that conflict. */
+	bool behind = follower->sequence > claim->id.sequence || (claim->adopted && claim->confirmed);
 
 	for (size_t i = 0; !behind && i < claim->overtook_count; i++)
 		behind = claim->overtook[i] == follower->sequence;
@@ -241,6 +242,7 @@ static bool pins_are_young(const struct zkf_lock *lock)
 static void claim_answer(struct zkf_lock *lock, struct zkf_claim *claim)
 {
 	int64_t highest = -1;
+	char *held = NULL;
 
 	for (size_t i = 0; i < lock->follower_count; i++)
 		if (lock->followers[i].nonblock && lock->followers[i].sequence > highest &&
@@ -248,10 +250,14 @@ static void claim_answer(struct zkf_lock *lock, struct zkf_claim *claim)
 			highest = lock->followers[i].sequence;
 	if (highest <= claim->answered)
 		return;
-	if (pins_are_young(lock))
+	if (pins_are_young(lock)) {
 		zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_PIN_PATIENCE_MS * ZKF_NS_PER_MS);
-	else
-		zkf_claim_answer(claim, highest);
+		return;
+	}
+	for (struct zkf_file *file = lock->key.kind == ZKF_RECORD ? lock->files : NULL; file; file = file->next)
+		if (zkf_file_held_text(file, &claim->ranges, &held))
+			break; /* then the claim's ranges tell, less exactly */
+	zkf_claim_answer(claim, highest, held);
 }
 
 static void tell_people(struct zkf_lock *lock)

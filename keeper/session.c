@@ -28,6 +28,7 @@
 #include "log.h"
 #include "loop.h"
 #include "publish.h"
+#include "state.h"
 #include "zk.h"
 
 #define ADDRESSES_BYTES 2048
@@ -47,7 +48,9 @@ static char host_node[1200];
 static char trouble[160] = "not connected to ZooKeeper yet";
 static struct zkf_timer retry_timer, heartbeat_timer, doubt_timer;
 static int64_t deadline_ns;
+static int timeout_ms;
 static int parents_made;
+static bool adopting; /* a resumed session's claims are not known yet */
 static bool making; /* a create of a parent or of the host node is under way */
 
 static void heartbeat_send(void);
@@ -59,7 +62,7 @@ static const char *const parents[] = {"/hosts", "/locks", "/records", "/groups",
 
 bool zkf_session_usable(void)
 {
-	return state == ALIVE && zkf_now_ns() < deadline_ns;
+	return state == ALIVE && !adopting && zkf_now_ns() < deadline_ns;
 }
 
 int64_t zkf_session_deadline_ns(void)
@@ -104,6 +107,26 @@ static void doubt_fire(struct zkf_timer *timer)
 		tell_doubted();
 }
 
+int zkf_session_timeout_ms(void)
+{
+	return timeout_ms;
+}
+
+bool zkf_session_adopting(void)
+{
+	return adopting;
+}
+
+void zkf_session_adopted(void)
+{
+	adopting = false;
+	if (zkf_session_usable()) {
+		usable = true;
+		zkf_log(ZKF_LOG_INFO, "session resumed host=%s", host);
+		events.ready();
+	}
+}
+
 /* An acknowledged write that was sent at sent_ns: the session was alive then. */
 static void lease_extend(int64_t sent_ns)
 {
@@ -145,12 +168,15 @@ static void host_node_made(void *owner, const struct zkf_zk_result *result)
 	struct beat *beat = owner;
 
 	beat->in_use = making = false;
-	if (result->error == 0) {
+	if (result->error == 0 || result->error == -EEXIST) {
 		state = ALIVE;
-		lease_extend(beat->sent_ns);
-	} else if (result->error == -EEXIST) {
-		state = ALIVE; /* made by a former attempt whose answer was lost; the next heartbeat proves the rest */
-		heartbeat_send();
+		if (adopting)
+			events.resumed();
+		/* It was there: made by an attempt whose answer was lost, or by a former keeper.  A heartbeat proves the rest. */
+		if (result->error)
+			heartbeat_send();
+		else
+			lease_extend(beat->sent_ns);
 	} else {
 		zkf_log(ZKF_LOG_WARN, "session host-node path=%s error=\"%s\"", host_node, zkf_zk_error_name(result->error));
 		set_trouble(zkf_zk_error_name(result->error));
@@ -279,6 +305,8 @@ static void session_expired(void)
 	zkf_timer_stop(&doubt_timer);
 	zkf_timer_stop(&heartbeat_timer);
 	set_trouble("the ZooKeeper session has expired");
+	zkf_state_session_save(0, NULL);
+	adopting = false;
 	zkf_zk_close(true);
 	memset(beats, 0, sizeof(beats));
 	host[0] = 0;
@@ -301,7 +329,10 @@ static void connection_changed(void)
 	if (state == OPEN) {
 		snprintf(host, sizeof(host), "%016" PRIx64, (uint64_t)zkf_zk_session_id());
 		snprintf(host_node, sizeof(host_node), "%s/hosts/%s", root, host);
-		zkf_log(ZKF_LOG_INFO, "session connected host=%s timeout_ms=%d", host, zkf_zk_timeout_ms());
+		timeout_ms = zkf_zk_timeout_ms();
+		if (zkf_state_session_save(zkf_zk_session_id(), zkf_zk_password()))
+			zkf_log(ZKF_LOG_WARN, "session save error=\"a keeper that follows can't resume it\"");
+		zkf_log(ZKF_LOG_INFO, "session connected host=%s timeout_ms=%d", host, timeout_ms);
 		if (zkf_lease_deadline_ns(0, zkf_zk_timeout_ms(), config->tick_time_ms) <= 0) {
 			zkf_log(ZKF_LOG_ERROR, "session timeout_ms=%d tick_time_ms=%d error=\"the server's session timeout leaves no lease; "
 			        "set tick_time to the servers' tickTime, or raise their maxSessionTimeout\"",
@@ -382,11 +413,17 @@ static int resolve(char list[ADDRESSES_BYTES])
 
 static void session_open(void)
 {
-	char servers[ADDRESSES_BYTES];
+	char servers[ADDRESSES_BYTES], password[16];
+	int64_t saved_id = 0;
 	int error = -EAGAIN;
 
+	if (zkf_state_session_load(&saved_id, password))
+		saved_id = 0;
+	adopting = saved_id != 0;
+
 	if (resolve(servers))
-		error = zkf_zk_open(servers, config->session_timeout_ms, 0, NULL, connection_changed);
+		error = zkf_zk_open(servers, config->session_timeout_ms, saved_id, saved_id ? password : NULL,
+		                    connection_changed);
 	else
 		set_trouble("no server's name can be resolved");
 	if (!error) {
@@ -404,7 +441,7 @@ static void retry_fire(struct zkf_timer *timer)
 	session_open();
 }
 
-int zkf_session_start(const struct zkf_config *settings, const struct zkf_session_events *what)
+int zkf_session_init(const struct zkf_config *settings, const struct zkf_session_events *what)
 {
 	config = settings;
 	events = *what;
@@ -414,8 +451,13 @@ int zkf_session_start(const struct zkf_config *settings, const struct zkf_sessio
 	retry_timer.fire = retry_fire;
 	heartbeat_timer.fire = heartbeat_fire;
 	doubt_timer.fire = doubt_fire;
-	session_open();
+	timeout_ms = config->session_timeout_ms;
 	return 0;
+}
+
+void zkf_session_start(void)
+{
+	session_open();
 }
 
 void zkf_session_end(void)
@@ -423,5 +465,6 @@ void zkf_session_end(void)
 	deadline_ns = 0;
 	zkf_publish_lease(0);
 	state = CLOSED;
+	zkf_state_session_save(0, NULL);
 	zkf_zk_close(true);
 }

@@ -17,18 +17,30 @@
 #include "../mapping/config.h"
 
 struct zkf_session_events {
+	void (*resumed)(void); /* a former keeper's session is alive: adopt its claims, then zkf_session_adopted */
 	void (*ready)(void);   /* a session is alive and its lease valid (again): go on */
 	void (*doubted)(void); /* the lease ran out without an answer: grant nothing; the session may yet turn out alive */
 	void (*lost)(void);    /* the session has expired: every claim is void */
 };
 
+/* zkf_session_init - settings and whom to tell; 0, or -EINVAL: no ensemble is set.  Then zkf_session_root is known. */
+int zkf_session_init(const struct zkf_config *config, const struct zkf_session_events *events);
+
 /*
  * zkf_session_start - connect, and stay connected
  *
- * Returns 0 or a negative errno: -EINVAL no ensemble is set, else of zookeeper_init2.  An ensemble that can't be reached
- * or resolved is not an error here: it is tried again for ever.
+ * An ensemble that can't be reached or resolved is not an error: it is tried again for ever.
  */
-int zkf_session_start(const struct zkf_config *config, const struct zkf_session_events *events);
+void zkf_session_start(void);
+
+/* zkf_session_adopting - a resumed session's claims are not known yet: nothing may be forgotten or granted */
+bool zkf_session_adopting(void);
+
+/* zkf_session_adopted - from now on the session may be used */
+void zkf_session_adopted(void);
+
+/* zkf_session_timeout_ms - negotiated; as configured before the first connection */
+int zkf_session_timeout_ms(void);
 
 /* zkf_session_end - close it: all claims go at once.  Only when no lock is in use. */
 void zkf_session_end(void);

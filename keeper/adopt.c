@@ -1,0 +1,231 @@
+/*
+ * keeper/adopt.c - see adopt.h
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   files --> (session connected) --sync--> each lock: children --> each own claim: get --> confirmed: GRANTED
+ *                                                                                        --> else: looks --> settled
+ *
+ * A claim of a request that waited has nobody who waits for it now: the lock's next step deletes it.
+ */
+#include "adopt.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "claim.h"
+#include "fault.h"
+#include "file.h"
+#include "lease.h"
+#include "log.h"
+#include "look.h"
+#include "session.h"
+#include "state.h"
+
+/* All the loop's. */
+static const struct zkf_config *rules;
+static void (*adopted)(void);
+static int pending; /* operations and looks that are not finished */
+static struct zkf_timer check_timer;
+
+/* --- files --- */
+
+static bool is_file(int fd, const struct zkf_state_file *wanted)
+{
+	struct stat status;
+
+	return !fstat(fd, &status) && status.st_dev == wanted->dev && status.st_ino == wanted->ino;
+}
+
+/* Someone who has it open; a descriptor of ours for it, or -1. */
+static int open_through_process(const char *pid, const struct zkf_state_file *wanted)
+{
+	struct dirent *entry;
+	char path[64];
+	DIR *directory;
+	int fd = -1;
+
+	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
+	directory = opendir(path);
+	while (fd < 0 && directory && (entry = readdir(directory)) != NULL) {
+		struct stat status;
+
+		if (entry->d_name[0] == '.' || fstatat(dirfd(directory), entry->d_name, &status, 0) ||
+		    status.st_dev != wanted->dev || status.st_ino != wanted->ino)
+			continue;
+		fd = openat(dirfd(directory), entry->d_name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		if (fd < 0)
+			fd = openat(dirfd(directory), entry->d_name, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	}
+	if (directory)
+		closedir(directory);
+	return fd;
+}
+
+static int open_known(const struct zkf_state_file *wanted)
+{
+	int fd = open(wanted->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct dirent *entry;
+	DIR *directory;
+
+	if (fd >= 0 && is_file(fd, wanted))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	fd = -1;
+	directory = opendir("/proc");
+	while (fd < 0 && directory && (entry = readdir(directory)) != NULL)
+		if (isdigit((unsigned char)entry->d_name[0]) && strtol(entry->d_name, NULL, 10) != getpid())
+			fd = open_through_process(entry->d_name, wanted);
+	if (directory)
+		closedir(directory);
+	return fd;
+}
+
+static void file_adopt(const struct zkf_state_file *known)
+{
+	const struct zkf_rule *rule = zkf_config_match(rules, known->path, strlen(known->path));
+	struct zkf_file *file;
+	struct zkf_lock *lock;
+	struct stat status;
+	int fd;
+
+	if (known->kind > ZKF_RECORD || zkf_file_find(known->dev, known->ino, known->kind))
+		return;
+	lock = zkf_lock_get(known->kind, known->lock);
+	if (!lock)
+		return;
+	lock->on_loss = rule ? rule->on_loss : ZKF_LOSS_FREEZE;
+	lock->keep_ns = (rule ? rule->keep_ms : rules->keep_ms) * ZKF_NS_PER_MS;
+	zkf_lock_touch(lock);
+	fd = open_known(known);
+	if (fd < 0)
+		return;
+	if (!fstat(fd, &status) && zkf_file_open(&file, lock, fd, &status, known->path, known->kind))
+		zkf_log(ZKF_LOG_WARN, "adopt path=%s error=\"can't be opened\"", known->path);
+	close(fd);
+}
+
+void zkf_adopt_files(const struct zkf_config *config)
+{
+	rules = config;
+	zkf_state_files_each(file_adopt);
+}
+
+/* --- claims --- */
+
+static bool settled(void)
+{
+	for (struct zkf_lock *lock = zkf_lock_list(); lock; lock = lock->hh.next)
+		for (struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
+			if (claim->state < ZKF_CLAIM_WAITING)
+				return false;
+	return true;
+}
+
+static void check_done(void)
+{
+	if (pending || !adopted)
+		return;
+	if (!settled()) {
+		zkf_timer_arm(&check_timer, zkf_now_ns() + 2 * ZKF_NS_PER_MS);
+		return;
+	}
+	{
+		void (*done)(void) = adopted;
+
+		adopted = NULL;
+		done();
+	}
+}
+
+static void check_fired(struct zkf_timer *timer)
+{
+	(void)timer;
+	check_done();
+}
+
+struct own {
+	struct zkf_lock *lock;
+	char *name;
+};
+
+static void own_free(struct own *own)
+{
+	free(own->name);
+	free(own);
+}
+
+static void claim_read(void *owner, const struct zkf_zk_result *result)
+{
+	struct own *own = owner;
+
+	pending--;
+	if (!result->error && zkf_claim_adopt(own->lock, own->name, result))
+		zkf_log(ZKF_LOG_ERROR, "adopt claim=%s error=\"not understood; it stays until the session ends\"", own->name);
+	zkf_lock_touch(own->lock);
+	own_free(own);
+	check_done();
+}
+
+static void claim_get(struct zkf_lock *lock, const char *name)
+{
+	struct own *own = zkf_calloc(1, sizeof(*own));
+	char *path;
+
+	if (!own)
+		return;
+	own->lock = lock;
+	own->name = zkf_memdup(name, strlen(name));
+	if (own->name && asprintf(&path, "%s/%s", lock->directory, name) > 0) {
+		if (zkf_zk_get(path, NULL, claim_read, own)) {
+			pending++;
+			own = NULL;
+		}
+		free(path);
+	}
+	if (own)
+		own_free(own);
+}
+
+static void queue_listed(void *owner, const struct zkf_zk_result *result)
+{
+	struct zkf_lock *lock = owner;
+
+	pending--;
+	for (int i = 0; i < result->count; i++) {
+		struct zkf_claim_id id;
+
+		if (!zkf_claim_name_read(&id, result->children[i]) && !strcmp(id.host, zkf_session_host()))
+			claim_get(lock, result->children[i]);
+	}
+	check_done();
+}
+
+static void synced(void *owner, const struct zkf_zk_result *result)
+{
+	(void)owner;
+	(void)result;
+	pending--;
+	for (struct zkf_lock *lock = zkf_lock_list(); lock; lock = lock->hh.next)
+		if (zkf_zk_children(lock->directory, NULL, queue_listed, lock))
+			pending++;
+	check_done();
+}
+
+void zkf_adopt_claims(void (*done)(void))
+{
+	check_timer.fire = check_fired;
+	adopted = done;
+	/* A new handle may be connected to a server that lags behind what the former one has seen. */
+	if (zkf_zk_sync(zkf_session_root()[0] ? zkf_session_root() : "/", synced, NULL))
+		pending++;
+	else
+		zkf_timer_arm(&check_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
+}

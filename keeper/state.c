@@ -1,0 +1,193 @@
+/*
+ * keeper/state.c - see state.h
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../mapping/name.h"
+#include "fault.h"
+#include "log.h"
+
+/* When this many records have been added, the file is written anew. */
+#define FILES_RESTART 4096
+
+/* Written by zkf_state_init, zkf_state_file_add. */
+static int directory = -1;
+static int files_fd = -1;
+static size_t files_added;
+
+void zkf_state_init(int directory_fd)
+{
+	directory = directory_fd;
+}
+
+/* A whole file at once, or the old one. */
+static int replace(const char *name, const char *text, size_t bytes)
+{
+	char temporary[64];
+	int fd, error = 0;
+
+	snprintf(temporary, sizeof(temporary), "%s.new", name);
+	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, bytes) != (ssize_t)bytes)
+		error = errno ? -errno : -EIO;
+	close(fd);
+	if (!error && renameat(directory, temporary, directory, name))
+		error = -errno;
+	return error;
+}
+
+static FILE *open_to_read(const char *name)
+{
+	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? NULL : fdopen(fd, "r");
+}
+
+int zkf_state_session_save(int64_t id, const char password[16])
+{
+	char text[80];
+	int bytes;
+
+	if (!id)
+		return unlinkat(directory, "session", 0) ? -errno : 0;
+	bytes = snprintf(text, sizeof(text), "%016" PRIx64 " ", (uint64_t)id);
+	for (int i = 0; i < 16; i++)
+		bytes += snprintf(text + bytes, sizeof(text) - (size_t)bytes, "%02x", (unsigned char)password[i]);
+	return replace("session", text, (size_t)bytes);
+}
+
+int zkf_state_session_load(int64_t *id, char password[16])
+{
+	FILE *in = open_to_read("session");
+	uint64_t number = 0;
+	char digits[33] = "";
+	int n;
+
+	if (!in)
+		return -ENOENT;
+	n = fscanf(in, "%16" SCNx64 " %32[0-9a-f]", &number, digits);
+	fclose(in);
+	if (n != 2 || !number || strlen(digits) != 32)
+		return -ENOENT;
+	for (int i = 0; i < 16; i++) {
+		unsigned byte;
+
+		if (sscanf(digits + 2 * i, "%2x", &byte) != 1)
+			return -ENOENT;
+		password[i] = (char)byte;
+	}
+	*id = (int64_t)number;
+	return 0;
+}
+
+/* The path may hold any byte: it is hexadecimal. */
+int zkf_state_file_add(const struct zkf_state_file *file)
+{
+	char line[2 * PATH_MAX + 256];
+	size_t path_bytes = strlen(file->path);
+	int used;
+
+	if (files_fd < 0)
+		files_fd = openat(directory, "files", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (files_fd < 0)
+		return -errno;
+	used = snprintf(line, sizeof(line), "%u %" PRIu64 " %" PRIu64 " %s ", file->kind, file->dev, file->ino, file->lock);
+	for (size_t i = 0; i < path_bytes && used < (int)sizeof(line) - 4; i++)
+		used += snprintf(line + used, sizeof(line) - (size_t)used, "%02x", (unsigned char)file->path[i]);
+	line[used++] = '\n';
+	if (write(files_fd, line, (size_t)used) != used)
+		return errno ? -errno : -EIO;
+	files_added++;
+	return 0;
+}
+
+static int each_line(char *line, void (*each)(const struct zkf_state_file *file))
+{
+	char lock[ZKF_NAME_BYTES_MAX + 1], path[PATH_MAX + 1];
+	struct zkf_state_file file;
+	size_t bytes = 0;
+	int at;
+
+	/* A record that was cut off by a crash has no newline. */
+	if (!strchr(line, '\n') ||
+	    sscanf(line, "%u %" SCNu64 " %" SCNu64 " %120s %n", &file.kind, &file.dev, &file.ino, lock, &at) != 4)
+		return -EINVAL;
+	for (unsigned byte; bytes < PATH_MAX && sscanf(line + at, "%2x", &byte) == 1; at += 2)
+		path[bytes++] = (char)byte;
+	path[bytes] = 0;
+	file.lock = lock;
+	file.path = path;
+	each(&file);
+	return 0;
+}
+
+void zkf_state_files_each(void (*each)(const struct zkf_state_file *file))
+{
+	FILE *in = open_to_read("files");
+	char *line = NULL;
+	size_t capacity = 0;
+
+	while (in && getline(&line, &capacity, in) > 0)
+		if (each_line(line, each))
+			zkf_log(ZKF_LOG_WARN, "state ignored a damaged record of \"files\"");
+	free(line);
+	if (in)
+		fclose(in);
+}
+
+void zkf_state_files_restart(void (*add_all)(void))
+{
+	if (files_added < FILES_RESTART)
+		return;
+	/* Under another name first: a crash in between must find the old one whole. */
+	if (files_fd >= 0)
+		close(files_fd);
+	files_fd = openat(directory, "files.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	files_added = 0;
+	add_all();
+	if (renameat(directory, "files.new", directory, "files"))
+		zkf_log(ZKF_LOG_WARN, "state rename error=\"%s\"", strerror(errno));
+}
+
+int zkf_state_stopped_save(const struct zkf_state_process *processes, size_t count)
+{
+	char *text;
+	size_t used = 0;
+	int error;
+
+	if (!count)
+		return unlinkat(directory, "stopped", 0) && errno != ENOENT ? -errno : 0;
+	text = zkf_calloc(count, 40);
+	if (!text)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		used += (size_t)snprintf(text + used, count * 40 - used, "%d %" PRIu64 "\n", processes[i].pid, processes[i].start);
+	error = replace("stopped", text, used);
+	free(text);
+	return error;
+}
+
+size_t zkf_state_stopped_load(struct zkf_state_process *processes, size_t most)
+{
+	FILE *in = open_to_read("stopped");
+	size_t count = 0;
+
+	while (in && count < most &&
+	       fscanf(in, "%" SCNd32 " %" SCNu64, &processes[count].pid, &processes[count].start) == 2)
+		count++;
+	if (in)
+		fclose(in);
+	return count;
+}

@@ -1,0 +1,50 @@
+/*
+ * keeper/state.h - what a keeper leaves to its successor, in the runtime directory
+ *
+ * Answers for: the files "session" (id and password, 0600), "files" (which inode is which lock) and "stopped" (whom we
+ *              stopped).  They live on tmpfs: a machine that has restarted has neither holders nor a session.
+ * Does not:    keep holders: the kernel knows them.
+ * Threads:     the loop's; main's before.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Whoever writes here holds the directory's lock, so there is one writer.  A record is complete or ignored: "session" and
+ * "stopped" are replaced by rename, "files" is appended to by single writes of a line.
+ */
+#ifndef ZKF_STATE_H
+#define ZKF_STATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* zkf_state_init - directory_fd stays open as long as the process lives */
+void zkf_state_init(int directory_fd);
+
+/* zkf_state_session_load - 0, or -ENOENT: none that can be used */
+int zkf_state_session_load(int64_t *id, char password[16]);
+/* zkf_state_session_save - id 0 forgets it; 0 or a negative errno */
+int zkf_state_session_save(int64_t id, const char password[16]);
+
+struct zkf_state_file {
+	uint64_t dev, ino;
+	uint32_t kind;
+	const char *lock; /* encoded name */
+	const char *path;
+};
+
+/* zkf_state_file_add - before anything is claimed for it; 0 or a negative errno */
+int zkf_state_file_add(const struct zkf_state_file *file);
+/* zkf_state_files_each - every record, in order of adding */
+void zkf_state_files_each(void (*each)(const struct zkf_state_file *file));
+/* zkf_state_files_restart - begin anew: the callback adds what is still known */
+void zkf_state_files_restart(void (*add_all)(void));
+
+struct zkf_state_process {
+	int32_t pid;
+	uint64_t start; /* starttime of proc_pid_stat(5): a pid alone may be another's by now */
+};
+
+int zkf_state_stopped_save(const struct zkf_state_process *processes, size_t count);
+/* zkf_state_stopped_load - returns how many, at most `most` */
+size_t zkf_state_stopped_load(struct zkf_state_process *processes, size_t most);
+
+#endif
