@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "claim.h"
 #include "deadlock.h"
@@ -197,9 +199,29 @@ static bool other_files_conflict(struct zkf_lock *lock, const struct zkf_demand 
 	return false;
 }
 
+/* Our copy of the program's description must not outlive the need: it would keep the program's lock alive. */
+static void conversion_end(struct zkf_demand *demand)
+{
+	if (demand->convert_fd >= 0)
+		close(demand->convert_fd);
+	demand->convert_fd = -1;
+}
+
+/* It has to wait for a holder: what the program held until now goes, as flock(2) says. */
+static void conversion_drops(struct zkf_demand *demand)
+{
+	if (demand->convert_fd < 0)
+		return;
+	flock(demand->convert_fd, LOCK_UN);
+	conversion_end(demand);
+	zkf_lock_hint(demand->lock);
+}
+
 static void demand_unlink(struct zkf_demand *demand)
 {
 	struct zkf_lock *lock = demand->lock;
+
+	conversion_end(demand);
 
 	*demand->before = demand->next;
 	*(demand->next ? &demand->next->before : &lock->demands_last) = demand->before;
@@ -246,6 +268,7 @@ static void cover(struct zkf_demand *demand, enum zkf_demand_state state)
 	}
 	demand->state = state;
 	demand->claim = NULL;
+	conversion_end(demand);
 	if (!demand->held && state == ZKF_DEMAND_PINNED)
 		demand->arrived_ns = zkf_now_ns(); /* its kernel call begins now */
 	zkf_timer_stop(&demand->timer);
@@ -454,6 +477,8 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 	if (zkf_lock_covered(lock, demand->start, demand->end, demand->mode) && other_files_conflict(lock, demand)) {
 		if (demand->nonblock)
 			refuse(demand, NULL);
+		else
+			conversion_drops(demand);
 		return; /* the poll and the hints of recall.c tell when the other file is free */
 	}
 	if (held_locally(lock, demand)) {
@@ -464,8 +489,11 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 		demand_refused(lock, demand);
 		return;
 	}
-	if (claim && claim->state == ZKF_CLAIM_WAITING && lock->key.kind == ZKF_RECORD)
-		claim_narrow(lock, claim, demand);
+	if (claim && claim->state == ZKF_CLAIM_WAITING) {
+		conversion_drops(demand);
+		if (lock->key.kind == ZKF_RECORD)
+			claim_narrow(lock, claim, demand);
+	}
 	if (!demand->claim && (!behind_local(lock, demand) ||
 	                       !zkf_lock_covered(lock, demand->start, demand->end, demand->mode)))
 		demand_queue(lock, demand);

@@ -103,6 +103,7 @@ struct zkf_demand {
 	int64_t start, end;
 	int64_t arrived_ns;
 	bool deadlocked; /* found to be the youngest wait of a cycle: to be failed by the next step */
+	int convert_fd; /* a flock conversion that would block: the program's description, to unlock it by; else -1 */
 	bool posix; /* the owner is a process: it can be part of a deadlock that fcntl(2) must report */
 	uint64_t number;            /* of this wait, unique in this keeper */
 	int64_t wait_key_ms;        /* the wait's start, wall clock: the youngest wait of a cycle is the victim */

@@ -227,6 +227,42 @@ static void claim_reduce(struct zkf_lock *lock, struct zkf_claim *claim, const s
 	zkf_ranges_free(&left);
 }
 
+/* Would any claim that waits for ours be answered better if calls that wait inside our kernel did not count as in use? */
+static bool somebody_asks(const struct zkf_lock *lock, int64_t waited_ns)
+{
+	bool patient = waited_ns < ZKF_PATIENCE_HOLDING_NOTHING_MS * ZKF_NS_PER_MS;
+
+	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
+		for (size_t i = 0; granted(claim) && i < lock->follower_count; i++)
+			if (((lock->followers[i].nonblock && lock->followers[i].sequence > claim->answered) || !patient) &&
+			    zkf_recall_follows(claim, &lock->followers[i]))
+				return true;
+	return false;
+}
+
+/*
+ * A pinned call that waits inside the kernel, behind a holder of this host, holds nothing.  The kernel would not let it
+ * keep others out, so its pin ends when somebody asks who does not wait, or has waited very long: it becomes a soft
+ * demand, finds out by the generation if its cover has gone, and asks again.  But not if its owner holds records in that
+ * range already: it could not be put back to them exactly.
+ */
+static void pins_soften(struct zkf_lock *lock)
+{
+	for (struct zkf_demand *demand = lock->demands; demand; demand = demand->next) {
+		struct zkf_ranges own = {0};
+		int64_t waited_ns = zkf_now_ns() - demand->arrived_ns;
+
+		if (demand->state != ZKF_DEMAND_PINNED || demand->held || !zkf_recall_blocked(demand) ||
+		    !somebody_asks(lock, waited_ns))
+			continue;
+		if (lock->key.kind == ZKF_RECORD)
+			zkf_file_held_by(demand->file, demand->pid, demand->posix, &own);
+		if (!zkf_ranges_conflicting(&own, demand->start, demand->end, ZKF_EXCLUSIVE))
+			demand->state = ZKF_DEMAND_SOFT;
+		zkf_ranges_free(&own);
+	}
+}
+
 /* A pinned call is about to take its lock, or to be refused by a local holder: what is in use is known very soon. */
 static bool pins_are_young(const struct zkf_lock *lock)
 {
@@ -293,6 +329,7 @@ void zkf_recall_step(struct zkf_lock *lock)
 	}
 	if (!lock->recalled && !lock->giving_back && lock->keep_ns)
 		return;
+	pins_soften(lock);
 	if (!lock_in_use(lock, &in_use)) {
 		for (claim = lock->claims; claim; claim = next) {
 			next = claim->next;

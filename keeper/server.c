@@ -196,11 +196,11 @@ static void fill_in_holdings(struct zkf_demand *demand, int fd, bool ofd)
 		zkf_file_held_by(demand->file, demand->pid, true, &held);
 	demand->owner_holds = zkf_ranges_covers(&held, demand->start, demand->end, demand->mode);
 	/*
-	 * A conversion drops the old lock before it waits, or is refused: as the kernel does, and else two hosts that
-	 * convert would wait for each other.  The descriptor is the program's, so this unlocks what the program holds.
+	 * A conversion that has to wait drops the old lock first: as the kernel does, and else two hosts that convert would
+	 * wait for each other.  Until it has to, the old lock proves that those who wait do not hold.
 	 */
-	if (flock_kind && held.count && !demand->owner_holds && demand->op == ZKF_OP_LOCK && zkf_session_usable())
-		flock(fd, LOCK_UN);
+	if (flock_kind && held.count && !demand->owner_holds && demand->op == ZKF_OP_LOCK && !demand->nonblock)
+		demand->convert_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	zkf_ranges_clear(&held);
 	if (!demand->owner_holds && (!demand->nonblock || !flock_kind))
 		zkf_file_held_by(demand->file, demand->pid, false, &held);
@@ -226,6 +226,7 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 	demand->start = request->start;
 	demand->end = request->end;
 	demand->answer = demand_answered;
+	demand->convert_fd = -1;
 	if (!demand->held && !zkf_lock_ready(lock, demand->start, demand->end, demand->mode))
 		fill_in_holdings(demand, fd, request->flags & ZKF_FLAG_OFD);
 	conversation->demanding = true;
