@@ -60,6 +60,11 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
  */
 #define ZKF_PATIENCE_MS 5000
 #define ZKF_PATIENCE_HOLDING_NOTHING_MS 10000
+/*
+ * For records, a host that holds something passes others' waiters at once, as the kernel does, until one of them has waited
+ * for this long: from then on it is their turn first, or a stream of small locks would keep out who wants the whole file.
+ */
+#define ZKF_FAIR_AFTER_MS 2000
 /* A wait that lasts this long may be part of a deadlock: look for a cycle, then again at doubling intervals. */
 #define ZKF_DEADLOCK_FIRST_MS 200
 #define ZKF_DEADLOCK_MAX_MS 60000

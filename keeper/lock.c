@@ -178,6 +178,14 @@ bool zkf_lock_ready(const struct zkf_lock *lock, int64_t start, int64_t end, uin
 	       !wanted_elsewhere(lock, start, end, mode) && (!lock->files || !lock->files->next);
 }
 
+static bool host_holds(const struct zkf_lock *lock)
+{
+	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
+		if (claim->state == ZKF_CLAIM_GRANTED)
+			return true;
+	return false;
+}
+
 /*
  * Several files of one lock on this host (a group, an unlinked file and its successor): the kernel can't arbitrate
  * between two inodes, so nothing is granted on one while another holds or is about to hold what conflicts.
@@ -312,9 +320,17 @@ static void demand_without_session(struct zkf_demand *demand)
  * tell what is in its way.  Who would not wait is answered as by the kernel: non-blocking requests, a process that holds
  * already (it may be what the other host waits for), and, after some patience, everybody.
  */
+static bool passes_waiters(const struct zkf_lock *lock, const struct zkf_demand *demand)
+{
+	bool young = !lock->recalled || zkf_now_ns() - lock->recalled_since_ns < ZKF_FAIR_AFTER_MS * ZKF_NS_PER_MS;
+
+	return demand->nonblock || demand->process_holds || demand->patience_over ||
+	       (lock->key.kind == ZKF_RECORD && young && host_holds(lock));
+}
+
 static bool may_pass(const struct zkf_lock *lock, const struct zkf_demand *demand)
 {
-	if (!demand->nonblock && !demand->process_holds && !demand->patience_over)
+	if (!passes_waiters(lock, demand))
 		return false;
 	zkf_recall_look(demand->file);
 	return (lock->key.kind == ZKF_RECORD && demand->process_holds) ||
@@ -336,7 +352,7 @@ static bool held_locally(struct zkf_lock *lock, const struct zkf_demand *demand)
  */
 static bool behind_local(const struct zkf_lock *lock, const struct zkf_demand *demand)
 {
-	if (demand->nonblock || demand->process_holds || demand->patience_over)
+	if (passes_waiters(lock, demand))
 		return false;
 	for (const struct zkf_demand *first = lock->demands; first && first != demand; first = first->next)
 		if (!first->nonblock && zkf_recall_blocked(first) && first->start <= demand->end &&
@@ -390,20 +406,12 @@ void zkf_lock_give_back_some(void)
 	}
 }
 
-static bool host_holds(const struct zkf_lock *lock)
-{
-	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
-		if (claim->state == ZKF_CLAIM_GRANTED)
-			return true;
-	return false;
-}
-
 static void demand_queue(struct zkf_lock *lock, struct zkf_demand *demand)
 {
 	bool greedy = may_be_greedy(lock);
 	enum zkf_claim_role role = demand->nonblock                                    ? ZKF_CLAIM_TRY
-	                           : demand->process_holds || (demand->patience_over && host_holds(lock)) ? ZKF_CLAIM_OWNER
-	                                                                                                  : ZKF_CLAIM_FIFO;
+	                           : host_holds(lock) && passes_waiters(lock, demand)  ? ZKF_CLAIM_OWNER
+	                                                                               : ZKF_CLAIM_FIFO;
 
 	for (struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
 		if (claim_serves(claim, demand)) {
@@ -627,10 +635,12 @@ static void demand_timer_fired(struct zkf_timer *timer)
 		patience_ends(demand);
 		return;
 	}
-	if (zkf_session_usable())
+	if (!zkf_session_usable())
+		fail(demand, zkf_session_trouble());
+	else if (zkf_zk_connected() && (!demand->claim || demand->claim->state == ZKF_CLAIM_WAITING))
 		refuse(demand, NULL); /* the host in the way does not answer: it can't be had now */
 	else
-		fail(demand, zkf_session_trouble());
+		fail(demand, "ZooKeeper does not answer");
 	zkf_lock_touch(lock);
 }
 
