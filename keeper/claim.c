@@ -323,6 +323,7 @@ int zkf_claim_adopt(struct zkf_lock *lock, const char *name, const struct zkf_zk
 		zkf_claim_forget(claim);
 		return error;
 	}
+	zkf_log(ZKF_LOG_DEBUG, "claim adopted lock=%s claim=%s", lock->key.name, name);
 	if (claim->confirmed)
 		claim->state = ZKF_CLAIM_GRANTED;
 	else
@@ -353,6 +354,7 @@ void zkf_claim_delete(struct zkf_claim *claim)
 		claim->delete_wanted = true; /* it may or may not exist: whoever finds out deletes it */
 		return;
 	}
+	zkf_log(ZKF_LOG_DEBUG, "claim delete lock=%s claim=%s", claim->lock->key.name, claim->name);
 	zkf_look_stop(claim);
 	zkf_zk_cancel(claim->write_op);
 	claim->write_op = NULL;

@@ -274,6 +274,8 @@ static void cover(struct zkf_demand *demand, enum zkf_demand_state state)
 		answer_simply(demand, ZKF_FREE);
 		return;
 	}
+	zkf_log(ZKF_LOG_DEBUG, "lock covered lock=%s pid=%d held=%d soft=%d", demand->lock->key.name, demand->pid, demand->held,
+	        state == ZKF_DEMAND_SOFT);
 	demand->state = state;
 	demand->claim = NULL;
 	conversion_end(demand);
@@ -309,7 +311,7 @@ static void demand_without_session(struct zkf_demand *demand)
 		zkf_log(ZKF_LOG_ERROR, "lock local-only lock=%s pid=%d path=%s why=\"%s\"", demand->lock->key.name, demand->pid,
 		        demand->file->path, zkf_session_trouble());
 		answer_simply(demand, ZKF_LOCAL);
-	} else if (demand->unavailable == ZKF_UNAVAILABLE_FAIL || demand->held) {
+	} else if (demand->unavailable == ZKF_UNAVAILABLE_FAIL) {
 		fail(demand, zkf_session_trouble());
 	}
 }

@@ -62,9 +62,15 @@ static void retry_later(struct zkf_claim *claim)
 	zkf_timer_arm(&claim->retry_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
 }
 
+static const char *state_name(enum zkf_claim_state state)
+{
+	return state == ZKF_CLAIM_GRANTED ? "granted" : state == ZKF_CLAIM_WAITING ? "waiting" : "refused";
+}
+
 static void settle(struct zkf_claim *claim, enum zkf_claim_state state)
 {
 	claim->state = state;
+	zkf_log(ZKF_LOG_DEBUG, "claim %s lock=%s claim=%s", state_name(state), claim->lock->key.name, claim->name);
 	if (state != ZKF_CLAIM_WAITING)
 		zkf_look_stop(claim);
 	zkf_claim_write(claim); /* what was put off meanwhile */

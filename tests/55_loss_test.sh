@@ -1,0 +1,187 @@
+# tests/55_loss_test.sh - keepers that die, leases that run out, sessions that expire: nothing is lost, nobody holds twice
+# modes: cluster
+# limit: 240
+# alone
+#
+# A server that is stopped (SIGSTOP) looks to every host like a partition.  Stopped for less than the session timeout, the
+# sessions are alive afterwards; started again, it expires those whose time has passed.
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # lib.sh's
+ZKFLOCK_TEST_LOG=info
+. "$(dirname "$0")/lib.sh"
+
+eval "$(declare -f oneTimeSetUp | sed 's/^oneTimeSetUp/common_set_up/')"
+oneTimeSetUp() {
+	common_set_up || return 1
+	printf '%s\n' "map $T/alpha/s/kill s/kill/%r on_loss=kill" "map $T/alpha/s/warn s/warn/%r on_loss=warn" \
+		>>"$T/alpha/zkflock.conf"
+	printf '%s\n' "map $T/beta/s/kill s/kill/%r" "map $T/beta/s/warn s/warn/%r" >>"$T/beta/zkflock.conf"
+	mkdir "$T"/{alpha,beta}/s/{kill,warn}
+}
+
+# ticker HOST FILE OUT - a job under flock(1) that writes the time in ms to OUT ten times a second; $ticker is its pid
+ticker() {
+	rm -f "$3"
+	spawn "$1" flock "$2" bash -c 'while :; do echo $((${EPOCHREALTIME/./} / 1000)) >>"$1"; read -rt 0.1 <>"$2"; done' \
+		ticker "$3" "$T/nap"
+	ticker=$spawned
+	wait_until 10 test -s "$3" || fail "no ticker on $1"
+}
+
+# nap SECONDS - where time itself is the subject
+nap() {
+	local fd nothing
+	exec {fd}<>"$T/nap"
+	read -rt "$1" -u "$fd" nothing
+	exec {fd}>&-
+}
+
+# started FILE, standing FILE - does something write to it?
+grows() { [ "$(stat -c %s "$1")" != "$2" ]; }
+started() { wait_until 10 grows "$1" "$(stat -c %s "$1")"; }
+standing() {
+	local size
+	size=$(stat -c %s "$1")
+	nap 0.6
+	! grows "$1" "$size"
+}
+frozen() { wait_until "$2" standing "$1"; }
+state_of() { sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null; }
+keeper_is_not() { [ "$(keeper_pid "$1")" ] && [ "$(keeper_pid "$1")" != "$2" ]; }
+logged() { grep -q "$2" "$T/$1/run/log"; }
+
+# A keeper is killed while a program of its host holds.  The guard starts another one, which takes the session over: the
+# other host sees no gap, and the lock is free when it is unlocked.
+test_a_killed_keeper_loses_no_lock() {
+	local i pid
+	hold alpha kept.lock || return
+	for i in 1 2 3 4 5 6; do
+		pid=$(keeper_pid alpha)
+		kill -KILL "$pid"
+		wait_until 10 keeper_is_not alpha "$pid"
+		assertEquals "a new keeper $i" 0 $?
+		assertEquals "beta $i" busy "$(try beta kept.lock)"
+	done
+	kill -KILL "$holder"
+	assertEquals 'free for beta' granted "$(wait_for beta kept.lock 5)"
+	assertTrue 'no orphan' 'wait_until 5 claims_are locks kept.lock 1'
+}
+
+# The same at moments that nobody chose: two hosts count under the lock while their keepers are killed again and again.
+test_keepers_killed_at_any_moment() {
+	local i host pid counter=$T/counter
+	echo 0 >"$counter"
+	local pids=()
+	for host in alpha beta alpha beta; do
+		spawn $host bash -c 'for ((i = 0; i < 40; i++)); do flock count.lock bash -c '\''
+			read -r n <"$1"; echo $((n + 1)) >"$1"'\'' x "$1" || exit 1; done' count "$counter"
+		pids+=("$spawned")
+	done
+	for i in 1 2 3 4 5 6 7 8; do
+		for host in alpha beta; do
+			pid=$(keeper_pid $host)
+			[ "$pid" ] && kill -KILL "$pid"
+			nap 0.$((RANDOM % 5 + 1))
+		done
+	done
+	for pid in "${pids[@]}"; do
+		wait_until 60 gone "$pid"
+		wait "$pid"
+		assertEquals 'every increment was made' 0 $?
+	done
+	assertEquals 'none lost' 160 "$(cat "$counter")"
+	assertTrue 'no orphan' 'wait_until 10 claims_are_at_most locks count.lock 1'
+}
+claims_are_at_most() { [ "$(claims "$1" "$2")" -le "$3" ]; }
+
+# on_loss=freeze: the partition ends in time.  The job stands still from before the deadline on, and goes on afterwards.
+test_freeze_and_go_on() {
+	ticker alpha frozen.lock "$T/ticks"
+	kill -STOP "$zk_pid"
+	assertTrue 'it is stopped' "frozen '$T/ticks' 8"
+	kill -CONT "$zk_pid"
+	assertTrue 'it goes on' "started '$T/ticks'"
+	assertEquals 'and still holds' busy "$(try beta frozen.lock)"
+	assertTrue 'it was told' 'wait_until 5 logged alpha action=SIGCONT'
+	end "$ticker"
+}
+
+# Who was stopped before, by his shell, stays stopped when the others go on.
+test_who_was_stopped_before_stays_stopped() {
+	local pid
+	ticker alpha stopped.lock "$T/ticks"
+	pid=$(pgrep -P "$ticker")
+	kill -STOP "$pid"
+	kill -STOP "$zk_pid"
+	wait_until 10 logged alpha "pid=$pid action=none"
+	assertEquals 'noticed' 0 $?
+	kill -CONT "$zk_pid"
+	wait_until 10 logged alpha 'action=SIGCONT'
+	assertEquals 'it stays' T "$(state_of "$pid")"
+	kill -KILL "$pid"
+	end "$ticker"
+}
+
+# on_loss=freeze: the session expires.  When a stopped server goes on, its expiry races with the heartbeats that have
+# been waiting for it; if those win, the job goes on and it is tried again.
+test_freeze_and_kill() {
+	local i
+	for i in 1 2 3 4 5 6 7 8; do
+		ticker alpha lost.lock "$T/ticks"
+		: >"$T/alpha/run/log"
+		kill -STOP "$zk_pid"
+		assertTrue 'it is stopped' "frozen '$T/ticks' 8"
+		nap 5
+		kill -CONT "$zk_pid"
+		wait_until 10 logged alpha 'session expired\|action=SIGCONT'
+		assertEquals 'decided' 0 $?
+		logged alpha 'session expired' && break
+		end "$ticker"
+	done
+	assertTrue 'it has expired' 'logged alpha "session expired"'
+	assertEquals 'beta gets it' granted "$(wait_for beta lost.lock 20)"
+	assertTrue 'the holder is dead' "wait_until 5 gone $ticker"
+	assertTrue 'and its child writes no more' "standing '$T/ticks'"
+}
+
+# on_loss=kill: gone before the server may give the lock away; on_loss=warn: told, and left alone.
+test_kill_and_warn() {
+	local killed warned
+	ticker alpha kill/k.lock "$T/ticks.kill"
+	killed=$ticker
+	ticker alpha warn/w.lock "$T/ticks.warn"
+	warned=$ticker
+	kill -STOP "$zk_pid"
+	assertTrue 'killed' "wait_until 8 gone $killed"
+	kill -CONT "$zk_pid"
+	assertTrue 'warned' "wait_until 5 logged alpha 'pid=$warned action=none'"
+	assertTrue 'and goes on' "started '$T/ticks.warn'"
+	end "$warned"
+}
+
+# An operator deletes the claim: the session lives, the lock is lost all the same.
+test_a_claim_that_is_taken_away() {
+	local path
+	hold alpha broken.lock || return
+	path=/zkflock/locks/s%2Fbroken.lock
+	zkcat delete "$path/$(zkcat ls $path | head -n 1)" >/dev/null
+	assertTrue 'the holder is killed' "wait_until 5 gone $holder"
+	assertEquals 'free for beta' granted "$(wait_for beta broken.lock 5)"
+}
+
+# Keeper and guard die: nobody stops the holder, and the lease runs out.  The next lock call of the host starts a keeper,
+# which finds the session expired and deals with the old holder before it grants anything.
+test_keeper_and_guard_killed() {
+	local pid guard
+	ticker alpha orphan.lock "$T/ticks"
+	pid=$(keeper_pid alpha)
+	guard=$(ps -o ppid= -p "$pid" | tr -d ' ')
+	assertEquals 'a guard' zkflockd "$(cat "/proc/$guard/comm")"
+	kill -KILL "$guard" "$pid"
+	assertEquals 'beta, when the session has ended' granted "$(wait_for beta orphan.lock 20)"
+	assertEquals 'another lock of alpha' granted "$(wait_for alpha other.lock 20)"
+	assertTrue 'the old holder is dead' "wait_until 5 gone $ticker"
+}
+
+. shunit2
