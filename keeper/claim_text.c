@@ -246,23 +246,6 @@ int zkf_claim_data_read(struct zkf_claim_data *data, const char *text)
 	return error;
 }
 
-int zkf_held_add(char **held, int32_t pid, const struct zkf_range *range)
-{
-	char one[80], *made;
-	int used = snprintf(one, sizeof(one), "%s%d:%" PRIx64 "-", *held ? "," : "", pid, (uint64_t)range->start);
-
-	if (range->end != ZKF_RANGE_MAX)
-		used += snprintf(one + used, sizeof(one) - (size_t)used, "%" PRIx64, (uint64_t)range->end);
-	snprintf(one + used, sizeof(one) - (size_t)used, ":%c", range->mode == ZKF_SHARED ? 'r' : 'w');
-	made = zkf_calloc(1, (*held ? strlen(*held) : 0) + strlen(one) + 1);
-	if (!made)
-		return -ENOMEM;
-	stpcpy(stpcpy(made, *held ? *held : ""), one);
-	free(*held);
-	*held = made;
-	return 0;
-}
-
 bool zkf_held_conflicting(const char *held, int64_t start, int64_t end, uint8_t mode, struct zkf_range *range,
                           int32_t *pid)
 {
@@ -313,6 +296,17 @@ int zkf_names_add(char **names, const char *name)
 	free(*names);
 	*names = made;
 	return 0;
+}
+
+int zkf_held_add(char **held, int32_t pid, const struct zkf_range *range)
+{
+	char one[80], end[20] = "";
+
+	if (range->end != ZKF_RANGE_MAX)
+		snprintf(end, sizeof(end), "%" PRIx64, (uint64_t)range->end);
+	snprintf(one, sizeof(one), "%d:%" PRIx64 "-%s:%c", pid, (uint64_t)range->start, end,
+	         range->mode == ZKF_SHARED ? 'r' : 'w');
+	return zkf_names_add(held, one);
 }
 
 int zkf_names_remove(char **names, const char *name)

@@ -68,7 +68,7 @@ struct zkf_claim_data {
 	char *held;         /* the value of h=, or NULL */
 };
 
-/* zkf_held_add - append to the value of h= (NULL: none yet); 0 or -ENOMEM (unchanged) */
+/* zkf_held_add - add to the value of h= (NULL: none yet), once; 0 or -ENOMEM (unchanged) */
 int zkf_held_add(char **held, int32_t pid, const struct zkf_range *range);
 
 /* zkf_held_conflicting - the first that conflicts; false: none */

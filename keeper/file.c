@@ -292,7 +292,6 @@ int zkf_file_held_text(const struct zkf_file *file, const struct zkf_ranges *of,
 			struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start,
 			                      .l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1};
 			struct zkf_range range;
-			int32_t pid;
 
 			if (fcntl(file->fd, F_OFD_GETLK, &found) || found.l_type == F_UNLCK)
 				break;
@@ -307,8 +306,7 @@ int zkf_file_held_text(const struct zkf_file *file, const struct zkf_ranges *of,
 				if (zkf_file_held_text(file, &part, text))
 					return -ENOMEM;
 			}
-			if (!zkf_held_conflicting(*text, range.start, range.start, ZKF_EXCLUSIVE, &(struct zkf_range){0}, &pid) &&
-			    zkf_held_add(text, found.l_pid > 0 ? found.l_pid : 0, &range))
+			if (zkf_held_add(text, found.l_pid > 0 ? found.l_pid : 0, &range))
 				return -ENOMEM;
 			if (range.end == ZKF_RANGE_MAX)
 				break;

@@ -61,8 +61,9 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
 #define ZKF_PATIENCE_MS 5000
 #define ZKF_PATIENCE_HOLDING_NOTHING_MS 10000
 /*
- * For records, a host that holds something passes others' waiters at once, as the kernel does, until one of them has waited
- * for this long: from then on it is their turn first, or a stream of small locks would keep out who wants the whole file.
+ * Who asks on a host that holds something passes others' waiters at once, as the kernel lets him, until one of them has
+ * waited for this long: from then on it is their turn first, or readers that keep coming would keep a writer out, and a
+ * stream of small record locks who wants the whole file.
  */
 #define ZKF_FAIR_AFTER_MS 2000
 /* A wait that lasts this long may be part of a deadlock: look for a cycle, then again at doubling intervals. */

@@ -174,6 +174,9 @@ static bool wanted_elsewhere(const struct zkf_lock *lock, int64_t start, int64_t
 
 bool zkf_lock_ready(const struct zkf_lock *lock, int64_t start, int64_t end, uint8_t mode)
 {
+	for (const struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
+		if (zkf_recall_blocked(demand))
+			return false; /* it matters who asks */
 	return zkf_session_usable() && zkf_lock_covered(lock, start, end, mode) &&
 	       !wanted_elsewhere(lock, start, end, mode) && (!lock->files || !lock->files->next);
 }
@@ -327,7 +330,7 @@ static bool passes_waiters(const struct zkf_lock *lock, const struct zkf_demand 
 	bool young = !lock->recalled || zkf_now_ns() - lock->recalled_since_ns < ZKF_FAIR_AFTER_MS * ZKF_NS_PER_MS;
 
 	return demand->nonblock || demand->process_holds || demand->patience_over ||
-	       (lock->key.kind == ZKF_RECORD && young && host_holds(lock));
+	       (young && host_holds(lock));
 }
 
 static bool may_pass(const struct zkf_lock *lock, const struct zkf_demand *demand)
