@@ -71,7 +71,7 @@ check: ## install what is missing, build, run all tests; last line: N passed, N 
 
 demo: ## show lost updates without zkflock and none with it; leaves nothing running
 	$(remake) deps
-	$(remake) all
+	$(remake) all probes
 	@BUILD=$(BUILD) tests/demo.sh
 
 deps: ## install the Debian packages that build and tests need (with sudo when not root)
@@ -128,12 +128,14 @@ $(BUILD)/probes/%: tests/probes/%.c
 	@mkdir -p $(@D)
 	$(CC) $(PROBE_CFLAGS) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) $(PROBE_LIBS)
 
+LINT_CPPFLAGS := $(filter -I% -D%,$(BASE_CFLAGS)) -DZKF_SBINDIR='""'
+
 lint: ## clang-tidy, cppcheck, shellcheck
 	$(remake) deps-lint
-	clang-tidy --quiet $(C_SOURCES) -- -std=gnu11 -I. -DTHREADED -DZKF_VERSION='""' -DZKF_SBINDIR='""'
+	clang-tidy --quiet $(C_SOURCES) -- -std=gnu11 -DTHREADED $(LINT_CPPFLAGS)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,performance,portability \
-		--suppress=missingIncludeSystem -I. -DZKF_VERSION='""' -DZKF_SBINDIR='""' $(C_SOURCES)
-	shellcheck -x -P tests $(wildcard tests/*.sh tests/run .ci/run)
+		--suppress=missingIncludeSystem $(LINT_CPPFLAGS) $(C_SOURCES)
+	shellcheck -x -P tests -e SC1091,SC2013,SC2016,SC2119,SC2120 $(wildcard tests/*.sh tests/run .ci/run)
 
 format: ## show what clang-format would change; FIX=1 changes it
 	$(remake) deps-lint

@@ -9,7 +9,7 @@
 # Nothing stays: children are ended by their id in tearDown, keepers and servers in oneTimeTearDown.
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# shellcheck disable=SC2034 # used by the test files
+# shellcheck disable=SC2034,SC2154 # used by the test files; shunit2 sets
 
 export LC_ALL=C
 MODE=${MODE:-cluster}
@@ -33,6 +33,7 @@ usable_dir() {
 for T in /dev/shm "${TMPDIR:-/tmp}"; do usable_dir "$T" && break; done
 T=$(realpath "$(mktemp -d "$T/zkflock-test.XXXXXX")")
 [ "$ZKF_RESULTS" ] && echo "$T" >"$ZKF_RESULTS.dir"
+mkdir "$T/actors"
 mkfifo "$T/nap"
 # Marks every process that a test starts, and what those start.
 export ZKF_TAG=$T
@@ -40,14 +41,28 @@ SHUNIT_COLOR=none
 
 declare -a HOSTS=()
 declare -A ANSWERS_READ=() ACTORS=()
+spawned_count=0
 zk_pid='' ZK_PORT='' spawned='' holder='' skip_reason='' asserts_before=0
 
 # ---- time ------------------------------------------------------------------------------------------------------------
 
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 
+# Every deadline of a test is a time in which a quiet machine is surely done; on a busy one it gets PATIENCE times that.
+# Twice 2 s are still less than the 6 s of a session timeout: what is asserted is that nobody waited for one.
+PATIENCE=${PATIENCE:-2}
+
 # wait_until SECONDS CMD... - run CMD every 10 ms until it succeeds; 1 after the deadline
 wait_until() {
+	local seconds=$1
+	shift
+	look_for $((seconds * PATIENCE)) "$@"
+}
+
+# never SECONDS CMD... - 0 when CMD did not succeed for so long
+never() { ! look_for "$@"; }
+
+look_for() {
 	local deadline=$((${EPOCHREALTIME/./} + $1 * 1000000)) nothing nap_fd result=0
 	shift
 	"$@" && return 0
@@ -68,7 +83,13 @@ gone() {
 }
 
 # contains FILE TEXT - has FILE a line that is TEXT?
-contains() { grep -qxF -e "$2" "$1" 2>/dev/null; }
+contains() {
+	local line
+	while IFS= read -r line; do
+		[ "$line" = "$2" ] && return 0
+	done 2>/dev/null <"$1"
+	return 1
+}
 
 # end PID... - SIGTERM, SIGKILL after 5 s, reap
 end() {
@@ -162,14 +183,14 @@ host() {
 
 # host_env HOST - sets HOST_ENV: the words before a command that make it run on HOST
 host_env() {
-	HOST_ENV=(env --default-signal=INT,QUIT -C "$T/$1/s")
+	HOST_ENV=(env '--default-signal=INT,QUIT' -C "$T/$1/s")
 	[ "$MODE" = native ] || HOST_ENV+=("LD_PRELOAD=$BUILD/libzkflock.so" "ZKFLOCK_CONF=$T/$1/zkflock.conf"
 		"ZKFLOCK_RUNTIME_DIR=$T/$1/run" "ZKFLOCK_LOG=${ZKFLOCK_TEST_LOG:-error}")
 }
 
 # within SECONDS HOST CMD... - run a command on a host; status 124 when it has not ended in time
 within() {
-	local seconds=$1 HOST_ENV
+	local seconds=$(($1 * PATIENCE)) HOST_ENV
 	host_env "$2"
 	shift 2
 	timeout -k 1 "$seconds" "${HOST_ENV[@]}" "$@"
@@ -182,7 +203,7 @@ spawn() {
 	local HOST_ENV
 	host_env "$1"
 	shift
-	spawned_out=$(mktemp "$T/out.XXXXXX")
+	spawned_out=$T/out.$BASHPID.$((++spawned_count))
 	"${HOST_ENV[@]}" "$@" </dev/null >"$spawned_out" 2>"$spawned_out.err" &
 	spawned=$!
 }
@@ -261,13 +282,17 @@ tried_is() {
 
 # ---- a conversation with a program: tests/probes/actor.c -------------------------------------------------------------
 
-# actor NAME HOST [PROBE] - start one
-actor() {
-	mkdir -p "$T/actors"
-	rm -f "$T/actors/$1".*
+# new_channel NAME - an empty fifo and answer file
+new_channel() {
+	[ ! -e "$T/actors/$1.in" ] || rm -f "$T/actors/$1".*
 	mkfifo "$T/actors/$1.in"
 	: >"$T/actors/$1.out"
 	ANSWERS_READ[$1]=0
+}
+
+# actor NAME HOST [PROBE] - start one
+actor() {
+	new_channel "$1"
 	spawn "$2" "$PROBES/${3:-actor}" "$T/actors/$1.in" "$T/actors/$1.out"
 	actor_pid=$spawned
 	ACTORS[$1]=$spawned
@@ -279,10 +304,7 @@ actor_of() { echo "${ACTORS[$1]}"; }
 
 # forked NAME PARENT - the actor PARENT forks, the child becomes NAME
 forked() {
-	rm -f "$T/actors/$1".*
-	mkfifo "$T/actors/$1.in"
-	: >"$T/actors/$1.out"
-	ANSWERS_READ[$1]=0
+	new_channel "$1"
 	expect "$2" "fork $T/actors/$1.in $T/actors/$1.out" ok
 	expect_answer "$1" ready 10 "start of $1"
 }
@@ -353,11 +375,12 @@ setUp() {
 # tagged [-keepers] - pids of what this file's tests have started and what those have started.  A keeper that a program
 # has started has a new environment; it is known by its runtime directory.
 tagged() {
-	local file pid
+	local file pid comm
 	for file in $(grep -lzE "^(ZKF_TAG=$T\$|ZKFLOCK_RUNTIME_DIR=$T/)" /proc/[0-9]*/environ 2>/dev/null); do
 		pid=${file#/proc/}
 		pid=${pid%/environ}
-		[ "$1" = -keepers ] && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = zkflockd ] && continue
+		{ read -r comm <"/proc/$pid/comm"; } 2>/dev/null || continue
+		[ "$1" = -keepers ] && [ "$comm" = zkflockd ] && continue
 		[ "$pid" = "$zk_pid" ] || echo "$pid"
 	done
 }
@@ -394,12 +417,15 @@ tearDown() {
 	return 0
 }
 
+nothing_tagged() { [ -z "$(tagged)" ]; }
+
 # shellcheck disable=SC2120
 oneTimeTearDown() {
 	local name pids left=
 	for name in "${HOSTS[@]}"; do
 		[ -e "$T/$name/run/pid" ] && keeper_stop "$name"
 	done
+	wait_until 3 nothing_tagged
 	pids=$(tagged)
 	if [ "$pids" ]; then
 		# shellcheck disable=SC2086 # a list
@@ -412,7 +438,7 @@ oneTimeTearDown() {
 		echo "left running: $left"
 		[ "$ZKF_RESULTS" ] && printf 'fail\tnothing_is_left_running\t%s\n' "${left//$'\n'/; }" >>"$ZKF_RESULTS"
 	fi
-	[ "$KEEP" ] && echo "kept: $T" || rm -rf "$T"
+	if [ "$KEEP" ]; then echo "kept: $T"; else rm -rf "$T"; fi
 	HOSTS=()
 	return 0
 }

@@ -20,7 +20,7 @@
  *                     queue: greed, overtaking by owners and by tries, R1-R7; LOSSES hosts lose their sessions.
  *   page   (-DPAGE)   program, shared page, kernel lock and keeper are apart: I4, covered relock without a
  *                     conversation, pins, recall, kept cover, LOSSES sessions lost, CRASHES keepers killed and resumed,
- *                     STRANGERS kernel locks taken by programs that know nothing of the library.
+ *                     and on the hosts STRANGERS (a bitmap) a program that locks and knows nothing of the library.
  *
  * Grain: one ZooKeeper operation, one access to the page and one system call are each one atomic step.  A reader sees
  * children and data by separate operations.  A claim is a number (its place in the queue) with host, ranges (a bitmap),
@@ -30,9 +30,16 @@
  * The steps are named as the design and the code name them: create, look, mark, verify, confirm, unmark, bump, wait,
  * grant, recall, shrink, delete, expire, resume.
  *
- * What is varied: HOSTS, SEQS (claims in all), MENU0 MENU1 MENU2 ... (bitmaps: what each host's program may choose to
- * do, see `choose`), LOSSES, CRASHES, STRANGERS, and one switch per rule that leaves the rule out (NO_...).
- * tests/model/check.sh holds the configurations that are run.
+ * Versions are not counted: `fresh` and its like say for each host which of its copies are still the newest.  That is
+ * all a versioned set and a watch ask, it is exact (no wrapping around), and it keeps the number of states finite.
+ *
+ * Rules beyond claims.py that this model needs to be clean are R8 (below), the random delay before an overtaking is
+ * started again (CALM, below), a recall that holds up only the ranges it takes (RECALL_BY_SLOT), no answer without a
+ * lease (see `grant`), and a new keeper that looks again instead of inferring a grant (RESUME_TRUSTS_KERNEL).
+ *
+ * What is varied: HOSTS (2 to 4), SEQS (claims in all, at most 8), ROUNDS, MENU0 MENU1 ... (what each host's program may
+ * choose to do, see `choose` and `Program`), LOSSES, CRASHES, UNLUCKY, STRANGERS, and one switch per rule that leaves
+ * the rule out (NO_... and a few more).  tests/model/check.sh holds the configurations that are run.
  */
 
 #ifndef HOSTS
@@ -53,6 +60,9 @@
 #ifndef STRANGERS
 #define STRANGERS 0
 #endif
+#ifndef UNLUCKY
+#define UNLUCKY 15 /* bitmap of the hosts that losses and crashes may strike */
+#endif
 #ifndef MENU1
 #define MENU1 MENU0
 #endif
@@ -64,6 +74,11 @@
 #endif
 
 #define BIT(n) (1 << (n))
+#if SEQS > 7
+#define SET short /* a set of claims */
+#else
+#define SET byte
+#endif
 #define ALL_RANGES 3 /* the whole file; range 3 (bit 2) is asked for in a few configurations only */
 #define MAY(choice) ((h == 0 && (MENU0 & BIT(choice))) || (h == 1 && (MENU1 & BIT(choice))) \
 	|| (h == 2 && (MENU2 & BIT(choice))) || (h == 3 && (MENU3 & BIT(choice))))
@@ -75,28 +90,49 @@
 
 typedef Znode {
 	unsigned host : 2;
-	unsigned ranges : 3;
-	byte overtaken_by;
+	unsigned ranges : 4;
+	SET overtaken_by;
 	bit confirmed
 }
 
 /* what a keeper has read of a claim, and what it knows from the claim's name */
 typedef Copy {
 	unsigned host : 2;
-	unsigned ranges : 3;
-	byte overtaken_by
+	unsigned ranges : 4;
+	SET overtaken_by
 }
 
 Znode z[SEQS + 1];     /* z[n] is claim n; [0] is unused */
-byte live;             /* the children: BIT(n) for each claim that exists */
+SET live;             /* the children: BIT(n) for each claim that exists */
 byte last;             /* the sequence counter */
 byte losses = LOSSES;  /* how many sessions may still be lost */
-byte fresh[HOSTS];     /* what each host has read with a watch and has not changed since */
-byte fresh_proof[HOSTS]; /* the same for its last reading, as a proof (an overtaker of a waiter is read once more) */
+SET fresh[HOSTS];     /* what each host has read with a watch and has not changed since */
+SET fresh_proof[HOSTS]; /* the same for its last reading, as a proof (an overtaker of a waiter is read once more) */
+SET fresh_overtaker[HOSTS]; /* the same for a waiter's overtaker that was not confirmed */
 bit dead[HOSTS];       /* the server has expired the session and its keeper has not begun another */
 
 #define EXISTS(n) (live & BIT(n))
 #define CONFLICT(a, b) (a.host != b.host && (a.ranges & b.ranges))
+
+/* Where nothing can be lost, no escape: spin reduces more without. */
+#if LOSSES
+#define ESCAPE_DEAD unless { dead[h] }
+#define ESCAPE_KILLED unless { killed[h] }
+#else
+#define ESCAPE_DEAD
+#define ESCAPE_KILLED
+#endif
+#if LOSSES || CRASHES
+#define ESCAPE_LOST(machine) unless { lost[h] & machine }
+#else
+#define ESCAPE_LOST(machine)
+#endif
+
+#define RUN_UNLUCKY(machine) \
+	if \
+	:: UNLUCKY & BIT(h) -> run machine(h) \
+	:: else \
+	fi;
 
 /* lowest - n becomes the lowest member of a set that is not empty */
 inline lowest(n, set)
@@ -113,15 +149,19 @@ inline changed(n)
 {
 	fresh[0] = fresh[0] & ~BIT(n);
 	fresh_proof[0] = fresh_proof[0] & ~BIT(n);
+	fresh_overtaker[0] = fresh_overtaker[0] & ~BIT(n);
 	fresh[1] = fresh[1] & ~BIT(n);
-	fresh_proof[1] = fresh_proof[1] & ~BIT(n)
+	fresh_proof[1] = fresh_proof[1] & ~BIT(n);
+	fresh_overtaker[1] = fresh_overtaker[1] & ~BIT(n)
 #if HOSTS > 2
 	; fresh[2] = fresh[2] & ~BIT(n);
-	fresh_proof[2] = fresh_proof[2] & ~BIT(n)
+	fresh_proof[2] = fresh_proof[2] & ~BIT(n);
+	fresh_overtaker[2] = fresh_overtaker[2] & ~BIT(n)
 #endif
 #if HOSTS > 3
 	; fresh[3] = fresh[3] & ~BIT(n);
-	fresh_proof[3] = fresh_proof[3] & ~BIT(n)
+	fresh_proof[3] = fresh_proof[3] & ~BIT(n);
+	fresh_overtaker[3] = fresh_overtaker[3] & ~BIT(n)
 #endif
 }
 
@@ -166,7 +206,8 @@ inline expire_claims(who, n)
 #define ACQUIRE_LOCALS \
 	Copy c[SEQS + 1]; \
 	byte proof[SEQS + 1]; \
-	byte s, how, t, w, todo, seen, blockers, overtakers, unproven, candidates, marked, mine_overtaken_by, target; \
+	byte s, how, t, w; \
+	SET todo, seen, blockers, overtakers, unproven, candidates, marked, mine_overtaken_by, watched, watched_overtakers; \
 	bit granted, sound
 
 inline forget_copies()
@@ -197,9 +238,11 @@ inline forget_copies()
 inline forget()
 {
 	forget_copies();
-	target = 0;
+	watched = 0;
+	watched_overtakers = 0;
 	fresh[h] = 0;
-	fresh_proof[h] = 0
+	fresh_proof[h] = 0;
+	fresh_overtaker[h] = 0
 }
 
 /* get - read claim t, with a watch; nothing if it is gone */
@@ -228,6 +271,24 @@ inline next(n)
 #define MINE_CHANGED false
 #else
 #define MINE_CHANGED !(fresh[h] & BIT(s))
+#endif
+
+/*
+ * R8: whoever is refused a proof, because the waiter has itself overtaken it (R1) or because it is not confirmed (R2),
+ * waits for a change of that proof as well.  Not in claims.py, which stands still without it:
+ *
+ *     A marks B's claim 2 with a proof that has just gone; 2 was granted already
+ *     B, with claim 5, reads 2: marked by 4, so no proof that 4 waits (R1)
+ *     A unmarks 2, bumps 4
+ *     B reads 4, after the bump, and waits for a change of 4
+ *     A looks again and waits with 4 for 2; B's program, which holds 2, waits for 5: for ever
+ */
+#ifdef NO_R8
+#define WATCHES 0
+#define R8_CHANGED false
+#else
+#define WATCHES watched
+#define R8_CHANGED ((fresh_overtaker[h] & watched_overtakers) != watched_overtakers)
 #endif
 
 #ifdef NO_R1
@@ -349,8 +410,11 @@ look:
 				do
 				:: t < w ->
 					if
-					:: (seen & BIT(t)) && CONFLICT(c[t], c[w]) && R1_ALLOWS ->
-						candidates = candidates | BIT(t)
+					:: (seen & BIT(t)) && CONFLICT(c[t], c[w]) ->
+						if
+						:: R1_ALLOWS -> candidates = candidates | BIT(t)
+						:: else -> watched = watched | BIT(t) /* R8 */
+						fi
 					:: else
 					fi;
 					t++
@@ -371,6 +435,9 @@ look:
 					:: CONFLICT(z[t], c[w]) -> candidates = candidates | BIT(t)
 					:: else
 					fi
+				:: EXISTS(t) && !R2_ALLOWS -> /* R8 */
+					watched_overtakers = watched_overtakers | BIT(t);
+					fresh_overtaker[h] = fresh_overtaker[h] | BIT(t)
 				:: else
 				fi;
 				t = 0 }
@@ -477,12 +544,12 @@ look:
 			:: else -> t--
 			od
 		fi;
-		target = t;
+		watched = WATCHES | BIT(t);
 		forget_copies();
-		fresh[h] = fresh[h] & (BIT(target) | BIT(s));
+		fresh[h] = fresh[h] & (watched | BIT(s));
 		fresh_proof[h] = 0
 	};
-	d_step { !(fresh[h] & BIT(target)) || MINE_CHANGED -> forget() };
+	d_step { (fresh[h] & watched) != watched || R8_CHANGED || MINE_CHANGED -> forget() };
 	goto look;
 decided:
 	atomic { skip; d_step { forget() CALM_DECIDED } }
@@ -510,11 +577,11 @@ inline believe(what)
 }
 
 /*
- * choose - what the program does.  Bits of MENUn:
- *    0-2   range 1, range 2, both; waits         6-8  range 1, then range 2, then 2 with 1 still ... see the lines
- *    3-5   range 1, range 2, both; tries
- * `more` is asked for while `want` is held; the order 1, 2, 3 makes a true deadlock impossible.
- * In an empty queue (greed) the program may claim the whole file, and shrinks to `want` afterwards.
+ * choose - what the program does: MENUn has a bit for each line that host n may take
+ *
+ * It asks for `want` (a bitmap of ranges) and, holding that, for `more`; `more` lies above `want`, so there is no true
+ * deadlock.  With `greedy` it claims the whole file when it finds the queue empty, and shrinks to `want` afterwards;
+ * with `shrinks` it gives one of its two ranges back before the other.
  */
 inline choose()
 {
@@ -543,6 +610,8 @@ inline choose()
 	:: MAY(21) -> want = 7; how = TRY
 	:: MAY(22) -> want = 5
 	:: MAY(23) -> want = 5; how = TRY
+	:: MAY(24) -> want = 1; more = 10
+	:: MAY(25) -> want = 6; more = 8
 	fi
 }
 
@@ -617,9 +686,7 @@ request:
 			fi
 		:: else -> break
 		od
-	} unless {
-		dead[h]
-	};
+	} ESCAPE_DEAD;
 	if
 	:: dead[h] -> /* I7: what the old session had is void */
 		d_step {
@@ -652,7 +719,7 @@ init {
 		:: h < HOSTS ->
 			run Host(h);
 #if LOSSES
-			run Expiry(h);
+			RUN_UNLUCKY(Expiry)
 #endif
 			h++
 		:: else -> break
@@ -687,8 +754,12 @@ byte answer_generation[HOSTS];
 
 /* the keeper's memory */
 byte table[SEQS + 1];   /* ranges that the keeper of claim n believes granted and not given up; 0: none */
+byte giving_up[HOSTS];  /* ranges of the claim under recall: the slot has one bit for the file, the keeper must not */
 byte pinned[HOSTS];     /* ranges answered COVERED whose conversation is still open */
 bit crashed[HOSTS];
+byte lost[HOSTS];       /* state machines that have still to notice that their session or their keeper is gone */
+#define REQUEST 1
+#define RECALL 2
 byte crashes = CRASHES;
 
 #define KERNEL(who) (locked[who] | strange[who])
@@ -794,15 +865,13 @@ call:
 			fi;
 ask:
 			asked[h] = want;
-			d_step { answer[h] ->
-				my_generation = answer[h];
-				answer[h] = 0
+			atomic {
+				if
+				:: answer[h] == HANGUP -> d_step { answer[h] = 0; my_generation = 0 }; goto ask /* connects again */
+				:: answer[h] == COVERED && !(strange[h] & want) ->
+					d_step { answer[h] = 0; my_generation = 0; locked[h] = locked[h] | want }
+				fi
 			};
-			if
-			:: my_generation == HANGUP -> my_generation = 0; goto ask /* connects again */
-			:: else
-			fi;
-			d_step { !(strange[h] & want) -> locked[h] = locked[h] | want };
 			atomic {
 				if
 				:: lease[h] && generation[h] == answer_generation[h] -> /* a recall takes nothing from a pin */
@@ -824,18 +893,23 @@ holds:
 			d_step { running[h] = 0; locked[h] = 0; want = 0 } /* unlock; the keeper sees it */
 		:: else -> break
 		od
-	} unless {
-		killed[h]
-	};
+	} ESCAPE_KILLED;
 	n = 0;
 	d_step { want = 0; more = 0; my_generation = 0; rounds = 0 }
 }
+
+#ifdef RECALL_BY_SLOT /* a recall of one range makes requests for every other range of the file wait */
+#define CAN_ANSWER (!recalled[h] && (cover[h] & asked[h]) == asked[h])
+#else
+#define CAN_ANSWER ((cover[h] & ~giving_up[h] & asked[h]) == asked[h])
+#endif
 
 /* Request - the keeper's state machine of one request: create, look ... grant.  It also resumes; keeper/ */
 proctype Request(byte h)
 {
 	ACQUIRE_LOCALS;
-	byte n, mine;
+	byte n;
+	SET mine;
 	bit greedy, resuming;
 
 again:
@@ -843,7 +917,7 @@ again:
 		t = 0;
 end:
 		do
-		:: d_step { !resuming && asked[h] && PAGE_COVERS(asked[h]) -> answer_covered() }
+		:: d_step { !resuming && asked[h] && lease[h] && CAN_ANSWER -> answer_covered() }
 		:: atomic { !resuming && asked[h] && (cover[h] & asked[h]) != asked[h] -> greedy = (live == 0) };
 			d_step {
 				if
@@ -869,8 +943,12 @@ end:
 request:
 		acquire();
 grant:
+		/*
+		 * No answer without a lease: the program would refuse it, undo and ask again, its claim be recalled as
+		 * unused, and another be created, over and over until the lease is back.
+		 */
 		atomic {
-			skip;
+			lease[h];
 			d_step {
 				table[s] = z[s].ranges;
 				publish_cover(false);
@@ -883,16 +961,11 @@ grant:
 				granted = 0
 			}
 		};
-		goto again
-	} unless {
-		dead[h] || crashed[h]
-	};
+		goto end
+	} ESCAPE_LOST(REQUEST);
 	n = 0;
-	d_step { forget(); s = 0; how = 0; granted = 0; greedy = 0; mine = 0; resuming = 0 CALM_DECIDED };
-	if
-	:: dead[h] -> !dead[h]
-	:: else
-	fi;
+	d_step { forget(); s = 0; how = 0; granted = 0; greedy = 0; mine = 0; resuming = 0; lost[h] = lost[h] & ~REQUEST CALM_DECIDED };
+	!dead[h] && !(lost[h] & RECALL);
 	if
 	:: crashed[h] ->
 		d_step { /* a new keeper: first of all, no word that a program has read before may be believed again */
@@ -908,6 +981,7 @@ grant:
 			od;
 			n = 0;
 			RESUME_PUBLISHES
+			giving_up[h] = 0;
 			pinned[h] = 0;
 			if
 			:: asked[h] -> asked[h] = 0; answer[h] = HANGUP
@@ -921,10 +995,17 @@ grant:
 	goto again
 }
 
+#define LAST_BUT_ONE (SEQS - 1) /* SEQS is 8 at most */
 #define WANTED_BY(n, r) (EXISTS(n) && z[n].host != h && (z[n].ranges & (r)))
 #define OTHERS_WANT(r) (WANTED_BY(1, r) || WANTED_BY(2, r) || WANTED_BY(3, r) || WANTED_BY(4, r) || WANTED_BY(5, r) \
-	|| WANTED_BY(6, r))
+	|| WANTED_BY(6, r) || WANTED_BY(LAST_BUT_ONE, r) || WANTED_BY(SEQS, r))
 #define MUST_RECALL(n) (EXISTS(n) && z[n].host == h && table[n] && OTHERS_WANT(table[n]))
+
+#ifdef NO_I4_KEEPER /* the look comes first */
+#define PUBLISH_RECALLED skip
+#else
+#define PUBLISH_RECALLED recalled[h] = 1 /* ... publishes the recall */
+#endif
 
 /* Recall - the keeper's state machine that gives cover up: recall, then shrink or delete; keeper/ */
 proctype Recall(byte h)
@@ -935,7 +1016,7 @@ again:
 	{
 		n = 0;
 end:
-		atomic {
+		atomic { /* it learns of the newcomer, and at once ... */
 			if
 			:: MUST_RECALL(1) -> claim = 1
 			:: MUST_RECALL(2) -> claim = 2
@@ -943,39 +1024,45 @@ end:
 			:: MUST_RECALL(4) -> claim = 4
 			:: MUST_RECALL(5) -> claim = 5
 			:: MUST_RECALL(6) -> claim = 6
-			fi
+			:: SEQS > 7 && MUST_RECALL(LAST_BUT_ONE) -> claim = LAST_BUT_ONE
+			:: SEQS > 6 && MUST_RECALL(SEQS) -> claim = SEQS
+			fi;
+			giving_up[h] = table[claim];
+			PUBLISH_RECALLED
 		};
-#ifdef NO_I4_KEEPER /* the look comes first */
-recalling:
-		!(pinned[h] & table[claim]) && (KERNEL(h) & table[claim]) != table[claim];
-		in_use = KERNEL(h) & table[claim];
-		recalled[h] = 1; /* publish */
-#else
-		recalled[h] = 1; /* publish */
-recalling:
-		/* those in conversation finish; then the last unlock, or part of the claim that is free already */
-		!(pinned[h] & table[claim]) && (KERNEL(h) & table[claim]) != table[claim];
-		in_use = KERNEL(h) & table[claim];
+		/*
+		 * Looks at the kernel's locks.  A look that finds those in conversation not finished, or the whole claim
+		 * in use, changes nothing and is repeated; only the last look is modelled.
+		 */
+		d_step {
+			!(pinned[h] & table[claim]) && (KERNEL(h) & table[claim]) != table[claim] ->
+			in_use = KERNEL(h) & table[claim]
+		};
+#ifdef NO_I4_KEEPER
+		recalled[h] = 1;
 #endif
-		if
-		:: in_use == table[claim] -> goto recalling
-		:: else
-		fi;
-		d_step { table[claim] = in_use; publish_cover(true); recalled[h] = 0 }; /* stop believing first */
-		if
-		:: in_use -> d_step { z[claim].ranges = in_use; changed(claim) } /* shrink */
-		:: else -> d_step { delete(claim) }
-		fi;
-		d_step { in_use = 0; claim = 0 };
-		goto again
-	} unless {
-		dead[h] || crashed[h]
-	};
+		d_step { table[claim] = in_use; publish_cover(true); recalled[h] = 0; giving_up[h] = 0 }; /* stop believing first */
+		d_step {
+			if
+			:: in_use -> z[claim].ranges = in_use; changed(claim) /* shrink */
+			:: else -> delete(claim)
+			fi;
+			in_use = 0;
+			claim = 0
+		};
+		goto end
+	} ESCAPE_LOST(RECALL);
 	n = 0;
-	d_step { claim = 0; in_use = 0 };
+	d_step { claim = 0; in_use = 0; lost[h] = lost[h] & ~RECALL };
 	!dead[h] && !crashed[h];
 	goto again
 }
+
+#ifdef NO_I7_REQUEST /* a request outlives its session */
+#define EXPIRE_LOSES lost[h] = RECALL
+#else
+#define EXPIRE_LOSES lost[h] = REQUEST | RECALL
+#endif
 
 #if LOSSES
 /* Session - the lease runs out; then the server has kept the session after all, or has expired it; keeper/ */
@@ -984,7 +1071,6 @@ proctype Session(byte h)
 	byte n;
 
 end:
-	losses && !dead[h];
 #ifdef NO_LEASE_FIRST /* looks for holders while new ones may still come */
 	d_step { losses -> losses--; frozen[h] = (locked[h] != 0) };
 	lease[h] = 0;
@@ -994,7 +1080,7 @@ end:
 #endif
 	if
 	:: d_step { lease[h] = 1; frozen[h] = 0; assert_exclusive() } /* a set was acknowledged */
-	:: d_step { expire_claims(h, n); dead[h] = 1 };               /* expire: the server */
+	:: d_step { expire_claims(h, n); dead[h] = 1; EXPIRE_LOSES }; /* expire: the server */
 		d_step { /* expire: the keeper, I7 */
 #ifndef NO_I7
 			n = 1;
@@ -1010,6 +1096,7 @@ end:
 			publish_cover(true);
 			recalled[h] = 0;
 #endif
+			giving_up[h] = 0;
 			pinned[h] = 0
 		};
 		d_step {
@@ -1024,7 +1111,7 @@ end:
 			:: else
 			fi
 		};
-		d_step { lease[h] = 1; dead[h] = 0 } /* a new session */
+		d_step { !lost[h] -> lease[h] = 1; dead[h] = 0 } /* a new session */
 	fi
 }
 #endif
@@ -1034,7 +1121,7 @@ end:
 proctype Crash(byte h)
 {
 end:
-	d_step { crashes && !crashed[h] && !dead[h] -> crashes--; crashed[h] = 1 }
+	d_step { crashes && !crashed[h] && !dead[h] -> crashes--; crashed[h] = 1; lost[h] = REQUEST | RECALL }
 }
 #endif
 
@@ -1062,13 +1149,16 @@ init {
 			run Request(h);
 			run Recall(h);
 #if LOSSES
-			run Session(h);
+			RUN_UNLUCKY(Session)
 #endif
 #if CRASHES
-			run Crash(h);
+			RUN_UNLUCKY(Crash)
 #endif
 #if STRANGERS
-			run Stranger(h);
+			if
+			:: STRANGERS & BIT(h) -> run Stranger(h)
+			:: else
+			fi;
 #endif
 			h++
 		:: else -> break

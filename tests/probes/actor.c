@@ -134,11 +134,11 @@ static int fd_of(const char *word)
 
 static int flock_operation(const char *word, const char *option)
 {
-	int operation = word == NULL               ? 0
-	                : strcmp(word, "sh") == 0  ? LOCK_SH
-	                : strcmp(word, "ex") == 0  ? LOCK_EX
-	                : strcmp(word, "un") == 0  ? LOCK_UN
-	                                           : atoi(word);
+	int operation = word == NULL            ? 0
+	              : strcmp(word, "sh") == 0 ? LOCK_SH
+	              : strcmp(word, "ex") == 0 ? LOCK_EX
+	              : strcmp(word, "un") == 0 ? LOCK_UN
+	                                        : atoi(word);
 
 	return option && strcmp(option, "nb") == 0 ? operation | LOCK_NB : operation;
 }
@@ -149,9 +149,9 @@ static bool call_parse(struct call *call, char **word)
 	static const struct {
 		const char *name;
 		int operation;
-	} fcntls[] = { { "setlk", F_SETLK },          { "setlkw", F_SETLKW },   { "getlk", F_GETLK },
-		       { "osetlk", F_OFD_SETLK },     { "osetlkw", F_OFD_SETLKW }, { "ogetlk", F_OFD_GETLK } },
-	  lockfs[] = { { "lock", F_LOCK }, { "tlock", F_TLOCK }, { "ulock", F_ULOCK }, { "test", F_TEST } };
+	} fcntls[] = {{"setlk", F_SETLK},      {"setlkw", F_SETLKW},      {"getlk", F_GETLK},
+	              {"osetlk", F_OFD_SETLK}, {"osetlkw", F_OFD_SETLKW}, {"ogetlk", F_OFD_GETLK}},
+	  lockfs[] = {{"lock", F_LOCK}, {"tlock", F_TLOCK}, {"ulock", F_ULOCK}, {"test", F_TEST}};
 
 	memset(call, 0, sizeof(*call));
 	if (!word[0] || !word[1] || !word[2])
@@ -199,7 +199,7 @@ static void on_alarm(int signal_number)
 
 static void set_handler(int signal_number, void (*handler)(int), int flags)
 {
-	struct sigaction action = { .sa_flags = flags };
+	struct sigaction action = {.sa_flags = flags};
 
 	action.sa_handler = handler;
 	sigaction(signal_number, &action, NULL);
@@ -266,7 +266,7 @@ static void run_again(int times)
 /* Lock calls, in whatever frame; false when the command is none. */
 static bool run_call(char **word)
 {
-	static const char *const frames[] = { "signal", "vfork", "child", "thread", "cancel", "again" };
+	static const char *const frames[] = {"signal", "vfork", "child", "thread", "cancel", "again"};
 	const char *frame = "";
 	int times = 0;
 
@@ -298,11 +298,11 @@ static bool run_call(char **word)
 static void run_open(char **word)
 {
 	int slot = slot_of(word[1]);
-	int flags = strcmp(word[2], "r") == 0      ? O_RDONLY
-	            : strcmp(word[2], "w") == 0    ? O_WRONLY | O_CREAT
-	            : strcmp(word[2], "path") == 0 ? O_PATH
-	            : strcmp(word[2], "dir") == 0  ? O_RDONLY | O_DIRECTORY
-	                                           : O_RDWR | O_CREAT;
+	int flags = strcmp(word[2], "r") == 0    ? O_RDONLY
+	          : strcmp(word[2], "w") == 0    ? O_WRONLY | O_CREAT
+	          : strcmp(word[2], "path") == 0 ? O_PATH
+	          : strcmp(word[2], "dir") == 0  ? O_RDONLY | O_DIRECTORY
+	                                         : O_RDWR | O_CREAT;
 
 	slots[slot] = open(word[3], flags, 0666);
 	answer_result(slots[slot]);
@@ -349,7 +349,7 @@ static void run_fork(char **word)
 static void run_exec(void)
 {
 	char list[SLOTS * 12] = "", *end = list;
-	char *const args[] = { strdup("actor"), strdup(in_path), strdup(out_path), list, NULL };
+	char *const args[] = {strdup("actor"), strdup(in_path), strdup(out_path), list, NULL};
 
 	for (int i = 0; i < SLOTS; i++)
 		end += sprintf(end, "%d ", slots[i]);
@@ -360,7 +360,7 @@ static void run_exec(void)
 static void run_alarm(char **word)
 {
 	long ms = atol(word[1]);
-	struct itimerval timer = { .it_value = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 } };
+	struct itimerval timer = {.it_value = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000}};
 
 	set_handler(SIGALRM, on_alarm, strcmp(word[2], "restart") == 0 ? SA_RESTART : 0);
 	answer_result(setitimer(ITIMER_REAL, &timer, NULL));

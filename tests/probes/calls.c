@@ -24,8 +24,8 @@ static void note(const char *what, long long result)
 {
 	int saved = errno;
 
-	results_bytes += (size_t)snprintf(results + results_bytes, sizeof(results) - results_bytes, "%s: %lld %d\n", what,
-	                                  result, result == -1 ? saved : 0);
+	results_bytes += (size_t)snprintf(results + results_bytes, sizeof(results) - results_bytes, "%s: %lld %d\n",
+	                                  what, result, result == -1 ? saved : 0);
 	errno = 0;
 }
 
@@ -39,8 +39,8 @@ static void marker(void)
 
 static void try_flocks(int fd)
 {
-	static const int operations[] = { LOCK_SH, LOCK_EX, LOCK_EX | LOCK_NB, LOCK_UN, 0,  LOCK_SH | LOCK_EX,
-		                          64,      LOCK_NB, LOCK_UN | LOCK_NB, -1,      32, LOCK_MAND | LOCK_READ };
+	static const int operations[] = {LOCK_SH, LOCK_EX, LOCK_EX | LOCK_NB, LOCK_UN, 0,  LOCK_SH | LOCK_EX,
+	                                 64,      LOCK_NB, LOCK_UN | LOCK_NB, -1,      32, LOCK_MAND | LOCK_READ};
 
 	for (size_t i = 0; i < sizeof(operations) / sizeof(*operations); i++)
 		note("flock", flock(fd, operations[i]));
@@ -48,20 +48,20 @@ static void try_flocks(int fd)
 
 static void try_records(int fd)
 {
-	static const int commands[] = { F_SETLK, F_SETLKW, F_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_OFD_GETLK };
+	static const int commands[] = {F_SETLK, F_SETLKW, F_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_OFD_GETLK};
 	static const struct flock ranges[] = {
-		{ .l_type = F_RDLCK, .l_whence = SEEK_SET },
-		{ .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = 5 },
-		{ .l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_start = 3, .l_len = 5 },
-		{ .l_type = F_WRLCK, .l_whence = SEEK_END, .l_start = 0, .l_len = 5 },
-		{ .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = -5 },
-		{ .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 3, .l_len = -5 },
-		{ .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_MAX, .l_len = 1 },
-		{ .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_MAX, .l_len = 2 },
-		{ .l_type = F_WRLCK, .l_whence = 9 },
-		{ .l_type = 77, .l_whence = SEEK_SET },
-		{ .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_pid = 5 },
-		{ .l_type = F_UNLCK, .l_whence = SEEK_SET },
+		{.l_type = F_RDLCK, .l_whence = SEEK_SET},
+		{.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = 5},
+		{.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_start = 3, .l_len = 5},
+		{.l_type = F_WRLCK, .l_whence = SEEK_END, .l_start = 0, .l_len = 5},
+		{.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = -5},
+		{.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 3, .l_len = -5},
+		{.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_MAX, .l_len = 1},
+		{.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_MAX, .l_len = 2},
+		{.l_type = F_WRLCK, .l_whence = 9},
+		{.l_type = 77, .l_whence = SEEK_SET},
+		{.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_pid = 5},
+		{.l_type = F_UNLCK, .l_whence = SEEK_SET},
 	};
 	struct flock range;
 
@@ -80,7 +80,7 @@ static void try_records(int fd)
 static void try_others(int fd)
 {
 	int copy = fcntl(fd, F_DUPFD, 20), copy2 = fcntl(fd, F_DUPFD_CLOEXEC, 30);
-	struct f_owner_ex owner = { F_OWNER_PID, 1 };
+	struct f_owner_ex owner = {F_OWNER_PID, 1};
 
 	note("dupfd", copy);
 	note("dupfd cloexec", copy2);
@@ -106,7 +106,7 @@ static void try_others(int fd)
 
 int main(int argc, char **argv)
 {
-	int fds[6], pipes[2] = { -1, -1 };
+	int fds[6], pipes[2] = {-1, -1};
 
 	if (argc != 2 || pipe(pipes) != 0)
 		return 64;

@@ -45,12 +45,12 @@ static long now_ms(void)
 
 static void short_pause(void)
 {
-	nanosleep(&(struct timespec){ .tv_nsec = 200000 + random() % 800000 }, NULL);
+	nanosleep(&(struct timespec){.tv_nsec = 200000 + random() % 800000}, NULL);
 }
 
 static int lock_once(int fd, short type)
 {
-	struct flock range = { .l_type = type, .l_whence = SEEK_SET };
+	struct flock range = {.l_type = type, .l_whence = SEEK_SET};
 	int operation = type == F_WRLCK ? LOCK_EX : type == F_RDLCK ? LOCK_SH : LOCK_UN;
 
 	if (strcmp(kind, "flock") == 0)

@@ -24,8 +24,8 @@ static void say(const char *what, int result)
 
 int main(int argc, char **argv)
 {
-	struct flock write_lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	struct flock asked = write_lock, unlocked = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+	struct flock write_lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	struct flock asked = write_lock, unlocked = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
 	int fd, busy;
 
 	say("start", 0);

@@ -29,7 +29,7 @@ static atomic_bool stop;
 
 static int set_lock(int fd, int by_flock, short type)
 {
-	struct flock range = { .l_type = type, .l_whence = SEEK_SET };
+	struct flock range = {.l_type = type, .l_whence = SEEK_SET};
 
 	if (by_flock)
 		return flock(fd, type == F_UNLCK ? LOCK_UN : LOCK_EX);
@@ -74,7 +74,7 @@ static int child_wait(pid_t pid)
 	for (int tries = 0; tries < 5000; tries++) {
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			return status;
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
 	kill(pid, SIGKILL);
 	return -1;
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
 				printf("thread %d stands still\n", i);
 				return 1;
 			}
-			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		}
 	}
 	stop = true;

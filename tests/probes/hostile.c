@@ -43,8 +43,8 @@ static int troubles;
 
 static int dial(void)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct timeval patience = { .tv_sec = 5 };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct timeval patience = {.tv_sec = 5};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	if (fd < 0) {
@@ -62,18 +62,20 @@ static int dial(void)
 
 static void send_with(int connection, const void *bytes, size_t count, const int *fds, size_t fd_count, int flags)
 {
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * DESCRIPTORS_MAX)] = { 0 };
-	struct iovec part = { .iov_len = count };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * DESCRIPTORS_MAX)] = {0};
+	struct iovec part = {.iov_len = count};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	struct cmsghdr *header;
 
 	memcpy(&part.iov_base, &bytes, sizeof(bytes));
 	if (fd_count > 0) {
 		message.msg_control = control;
 		message.msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
-		CMSG_FIRSTHDR(&message)->cmsg_level = SOL_SOCKET;
-		CMSG_FIRSTHDR(&message)->cmsg_type = SCM_RIGHTS;
-		CMSG_FIRSTHDR(&message)->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
-		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), fds, sizeof(int) * fd_count);
+		header = (struct cmsghdr *)control;
+		header->cmsg_level = SOL_SOCKET;
+		header->cmsg_type = SCM_RIGHTS;
+		header->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
+		memcpy(CMSG_DATA(header), fds, sizeof(int) * fd_count);
 	}
 	/* A refusal is the keeper's right. */
 	if (sendmsg(connection, &message, MSG_NOSIGNAL | flags) < 0)
@@ -83,7 +85,7 @@ static void send_with(int connection, const void *bytes, size_t count, const int
 /* The answer of one reply, 0 for a hang-up, -1 for silence of `ms`. */
 static int receive(int connection, int ms)
 {
-	struct pollfd wait = { .fd = connection, .events = POLLIN };
+	struct pollfd wait = {.fd = connection, .events = POLLIN};
 	char bytes[ZKF_ROW_BYTES_MAX + sizeof(struct zkf_reply)];
 	struct zkf_reply reply;
 	ssize_t got;
@@ -123,7 +125,7 @@ static void be_garbage(void)
 			for (size_t i = 0; i < length; i++)
 				bytes[i] = (char)random();
 			if (round % 3 == 0)
-				memcpy(bytes, &(uint32_t){ ZKF_WIRE_MAGIC }, sizeof(uint32_t));
+				memcpy(bytes, &(uint32_t){ZKF_WIRE_MAGIC}, sizeof(uint32_t));
 			send_with(connection, bytes, length, &file_fd, (size_t)(random() % 2), MSG_DONTWAIT);
 		}
 		close(connection);
@@ -147,7 +149,7 @@ static void be_short(void)
 static void be_oversized(void)
 {
 	static char bytes[PACKET_BYTES];
-	static const size_t lengths[] = { sizeof(struct zkf_request) + 1, 4096, ZKF_ROW_BYTES_MAX + 1, PACKET_BYTES };
+	static const size_t lengths[] = {sizeof(struct zkf_request) + 1, 4096, ZKF_ROW_BYTES_MAX + 1, PACKET_BYTES};
 	struct zkf_request request = good_request();
 	int connection;
 
@@ -178,7 +180,7 @@ static void try_bad(const char *field, struct zkf_request request)
 
 static void be_odd_in_fields(void)
 {
-	static const int64_t numbers[] = { -1, INT64_MIN, INT64_MIN + 1 };
+	static const int64_t numbers[] = {-1, INT64_MIN, INT64_MIN + 1};
 	struct zkf_request request;
 
 	for (int value = 0; value < 256; value += value < 12 ? 1 : 61) {
@@ -216,14 +218,14 @@ static void be_odd_in_fields(void)
 
 static void be_out_of_order(void)
 {
-	static const uint8_t ops[] = { ZKF_OP_LOCK, ZKF_OP_UNLOCK, ZKF_OP_GETLK, ZKF_OP_LIST, 77 };
+	static const uint8_t ops[] = {ZKF_OP_LOCK, ZKF_OP_UNLOCK, ZKF_OP_GETLK, ZKF_OP_LIST, 77};
 	const size_t count = sizeof(ops);
 	struct zkf_request request;
 	int connection;
 
 	for (size_t order = 0; order < count * count * count * 2; order++) {
-		const uint8_t chosen[] = { ops[order % count], ops[order / count % count],
-			                   ops[order / count / count % count] };
+		const uint8_t chosen[] = {ops[order % count], ops[order / count % count],
+		                          ops[order / count / count % count]};
 
 		connection = dial();
 		for (size_t i = 0; i < sizeof(chosen); i++) {
@@ -275,14 +277,14 @@ static void be_odd_in_descriptors(void)
 		const char *what;
 		int fd;
 	} things[] = {
-		{ "a socket", socket(AF_UNIX, SOCK_STREAM, 0) },
-		{ "the keeper's socket", dial() },
-		{ "a device", open("/dev/null", O_RDWR) },
-		{ "a path", open(".", O_PATH) },
-		{ "an epoll", epoll_create1(0) },
-		{ "an eventfd", eventfd(0, 0) },
-		{ "a memfd", memfd_create("hostile", 0) },
-		{ "a pseudo file", open("/proc/self/status", O_RDONLY) },
+		{"a socket", socket(AF_UNIX, SOCK_STREAM, 0)},
+		{"the keeper's socket", dial()},
+		{"a device", open("/dev/null", O_RDWR)},
+		{"a path", open(".", O_PATH)},
+		{"an epoll", epoll_create1(0)},
+		{"an eventfd", eventfd(0, 0)},
+		{"a memfd", memfd_create("hostile", 0)},
+		{"a pseudo file", open("/proc/self/status", O_RDONLY)},
 	};
 	int many[DESCRIPTORS_MAX], pipes[2];
 

@@ -21,7 +21,7 @@ static bool started;
 
 static void read_settings(void)
 {
-	struct flock range = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+	struct flock range = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
 	int fd;
 
 	started = true;
@@ -60,7 +60,7 @@ void *realloc(void *old, size_t bytes)
 
 	if (old)
 		memcpy(&old_bytes, (char *)old - sizeof(old_bytes), sizeof(old_bytes));
-	if (new && old)
+	if (new &&old)
 		memcpy(new, old, old_bytes < bytes ? old_bytes : bytes);
 	return new;
 }

@@ -17,7 +17,7 @@
 
 static void lock_both(const char *path)
 {
-	struct flock range = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	int fd = open(path, O_RDWR | O_CREAT, 0666);
 
 	if (fd < 0 || flock(fd, LOCK_EX) != 0 || fcntl(fd, F_SETLK, &range) != 0)
@@ -27,7 +27,7 @@ static void lock_both(const char *path)
 static void use_and_close(void)
 {
 	const char *path = getenv("CTOR_EXIT");
-	struct flock range = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	FILE *stream;
 	int fd;
 

@@ -25,8 +25,7 @@
 static int lock_record(int fd, int cmd, bool exclusive, off_t start, off_t len)
 {
 	struct flock range = {
-		.l_type = exclusive ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = len
-	};
+		.l_type = exclusive ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
 
 	return fcntl(fd, cmd, &range);
 }

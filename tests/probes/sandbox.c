@@ -18,8 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ALLOW(number) \
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 static int confine(void)
 {
@@ -36,7 +35,7 @@ static int confine(void)
 		ALLOW(SYS_readlink),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 	};
-	struct sock_fprog program = { .len = sizeof(rules) / sizeof(rules[0]), .filter = rules };
+	struct sock_fprog program = {.len = sizeof(rules) / sizeof(rules[0]), .filter = rules};
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		return -1;
@@ -45,7 +44,7 @@ static int confine(void)
 
 int main(int argc, char **argv)
 {
-	struct flock range = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	int fd;
 
 	if (argc != 2)

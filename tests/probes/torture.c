@@ -60,7 +60,8 @@ static void enter_byte(int lock, int byte, bool exclusive)
 	for (int i = 0; i < HOLDERS && mine < 0; i++) {
 		int32_t was = atomic_load(&here->holder[i]);
 
-		if ((was == 0 || !alive(was < 0 ? -was : was)) && atomic_compare_exchange_strong(&here->holder[i], &was, self))
+		if ((was == 0 || !alive(was < 0 ? -was : was)) &&
+		    atomic_compare_exchange_strong(&here->holder[i], &was, self))
 			mine = i;
 	}
 	for (int i = 0; i < HOLDERS; i++) {
@@ -150,8 +151,7 @@ int main(int argc, char **argv)
 		return 1;
 	locks = atoi(argv[4]);
 	fd = open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	if (fd < 0 || locks < 1 || locks > 64 ||
-	    ftruncate(fd, (off_t)(sizeof(*table) * (size_t)locks * BYTES * 2)))
+	if (fd < 0 || locks < 1 || locks > 64 || ftruncate(fd, (off_t)(sizeof(*table) * (size_t)locks * BYTES * 2)))
 		return 1;
 	table = mmap(NULL, sizeof(*table) * (size_t)locks * BYTES * 2, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (table == MAP_FAILED)

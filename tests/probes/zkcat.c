@@ -41,7 +41,7 @@ static int by_name(const void *left, const void *right)
 
 static int list(zhandle_t *zk, const char *path)
 {
-	struct String_vector children = { 0, NULL };
+	struct String_vector children = {0, NULL};
 	int code = zoo_get_children(zk, path, 0, &children);
 
 	if (code != ZOK)
@@ -57,7 +57,7 @@ static int list(zhandle_t *zk, const char *path)
 /* Adds the znodes below path to *count.  One that goes while we look was not there. */
 static int count_below(zhandle_t *zk, const char *path, long *count)
 {
-	struct String_vector children = { 0, NULL };
+	struct String_vector children = {0, NULL};
 	char below[PATH_BYTES];
 	int code = zoo_get_children(zk, path, 0, &children), result = 0;
 
@@ -76,7 +76,7 @@ static int count_below(zhandle_t *zk, const char *path, long *count)
 
 static int delete_below(zhandle_t *zk, const char *path)
 {
-	struct String_vector children = { 0, NULL };
+	struct String_vector children = {0, NULL};
 	char below[PATH_BYTES];
 	int code = zoo_get_children(zk, path, 0, &children), result = 0;
 
