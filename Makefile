@@ -59,7 +59,7 @@ LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
 remake = +$(MAKE) --no-print-directory
 SHELL := /bin/bash
 
-.PHONY: all probes deps deps-lint check demo lint format install clean help
+.PHONY: all probes deps deps-lint check check-model soak bench demo lint format install clean help
 all: $(BUILD)/libzkflock.so $(BUILD)/zkflockd $(BUILD)/zkflock ## build the library, the keeper and the tool
 
 probes: $(probes) ## build the tests' small programs
@@ -73,6 +73,22 @@ demo: ## show lost updates without zkflock and none with it; leaves nothing runn
 	$(remake) deps
 	$(remake) all probes
 	@BUILD=$(BUILD) tests/demo.sh
+
+check-model: ## model-check the claim protocol with spin; MUTANTS=1: that each rule is needed
+	$(call install_missing,spin gcc libc6-dev)
+	BUILD=$(BUILD) tests/model/check.sh $(if $(MUTANTS),--mutants)
+
+MINUTES ?= 10
+soak: ## the differential test on new random sequences for MINUTES=10
+	$(remake) deps
+	$(remake) DEVELOPER=1 all probes
+	BUILD=$(BUILD) tests/differential --minutes $(MINUTES)
+
+bench: ## what a lock costs: plain kernel and library side by side, and ZooKeeper's part
+	$(remake) deps
+	$(remake) all probes
+	BUILD=$(BUILD) bench/flock.sh
+	BUILD=$(BUILD) bench/records.sh
 
 deps: ## install the Debian packages that build and tests need (with sudo when not root)
 	$(call install_missing,$(PACKAGES))
@@ -155,6 +171,6 @@ clean: ## remove what was built
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
-		printf '  %-8s %s\n' "$$target" "$$text"; done
+		printf '  %-12s %s\n' "$$target" "$$text"; done
 
 -include $(library_objects:.o=.d) $(keeper_objects:.o=.d) $(cli_objects:.o=.d) $(wildcard $(BUILD)/probes/*.d)

@@ -242,7 +242,7 @@ static void retry_fire(struct zkf_timer *timer)
 		zkf_claim_delete(claim);
 	else if (claim->state == ZKF_CLAIM_CREATING)
 		search(claim); /* whatever failed: first find out whether the node exists */
-	else if (claim->state == ZKF_CLAIM_LOOKING)
+	else if (claim->state == ZKF_CLAIM_LOOKING || claim->state == ZKF_CLAIM_WAITING)
 		zkf_look_start(claim);
 	else
 		write_start(claim);

@@ -81,6 +81,9 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
 /* A full session first gives back what is merely kept; a demand that finds no room for this long is refused. */
 #define ZKF_FULL_AFTER_MS 1000
 #define ZKF_GIVE_BACK_AT_ONCE 64
+/* A claim that may overtake looks again this often while it waits; and after at most this long when it had to undo. */
+#define ZKF_LOOK_AGAIN_MS 500
+#define ZKF_OVERTAKE_AGAIN_MS 4
 /* After a failed allocation or an unexpected answer, try again this much later. */
 #define ZKF_RETRY_MS 100
 

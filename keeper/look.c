@@ -70,6 +70,12 @@ static const char *state_name(enum zkf_claim_state state)
 static void settle(struct zkf_claim *claim, enum zkf_claim_state state)
 {
 	claim->state = state;
+	/*
+	 * R8: who may overtake and was refused a proof (by R1 or R2) would have to wait for a change of that one, too: its
+	 * mark may be taken back.  Looking again once in a while does the same with one watch less.
+	 */
+	if (state == ZKF_CLAIM_WAITING && claim->role != ZKF_CLAIM_FIFO)
+		zkf_timer_arm_by(&claim->retry_timer, zkf_now_ns() + ZKF_LOOK_AGAIN_MS * ZKF_NS_PER_MS);
 	zkf_log(ZKF_LOG_DEBUG, "claim %s lock=%s claim=%s", state_name(state), claim->lock->key.name, claim->name);
 	if (state != ZKF_CLAIM_WAITING)
 		zkf_look_stop(claim);
@@ -395,7 +401,10 @@ static void bumped(void *owner, const struct zkf_zk_result *result)
 
 	claim->look_op = NULL;
 	(void)result; /* a version that differs means that somebody else has bumped it */
-	zkf_look_start(claim);
+	/* Not at once, and not all after the same time: two hosts could undo each other's marks for ever. */
+	zkf_look_stop(claim);
+	claim->state = ZKF_CLAIM_LOOKING;
+	zkf_timer_arm(&claim->retry_timer, zkf_now_ns() + random() % (ZKF_OVERTAKE_AGAIN_MS * ZKF_NS_PER_MS));
 }
 
 static void set_peer(struct zkf_claim *claim, const struct zkf_peer *peer, zkf_zk_done *done)

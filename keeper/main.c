@@ -412,6 +412,7 @@ int main(int argc, char **argv)
 	code = load_config();
 	if (code)
 		return code;
+	srandom((unsigned)getpid() ^ (unsigned)zkf_now_ns()); /* pauses that no two keepers share; after the fork pids differ */
 	raise_file_limit();
 	zkf_state_init(directory);
 	code = guard();
