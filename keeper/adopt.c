@@ -43,60 +43,104 @@ static bool is_file(int fd, const struct zkf_state_file *wanted)
 	return !fstat(fd, &status) && status.st_dev == wanted->dev && status.st_ino == wanted->ino;
 }
 
-/* Someone who has it open; a descriptor of ours for it, or -1. */
-static int open_through_process(const char *pid, const struct zkf_state_file *wanted)
+/* Records whose path leads elsewhere by now: sought among what processes have open, in one pass for all of them. */
+struct missing {
+	uint64_t dev, ino;
+	uint32_t kind;
+	char *lock, *path;
+};
+static struct missing *missing;
+static size_t missing_count;
+
+static void missing_add(const struct zkf_state_file *known)
+{
+	struct missing *more = zkf_reallocarray(missing, missing_count + 1, sizeof(*more));
+
+	if (!more)
+		return;
+	missing = more;
+	more[missing_count] = (struct missing){known->dev, known->ino, known->kind, zkf_memdup(known->lock, strlen(known->lock)),
+	                                       zkf_memdup(known->path, strlen(known->path))};
+	if (more[missing_count].lock && more[missing_count].path)
+		missing_count++;
+}
+
+static void file_known(const struct zkf_state_file *known, int fd);
+
+static int by_inode(const void *a, const void *b)
+{
+	const struct missing *one = a, *other = b;
+
+	if (one->ino != other->ino)
+		return one->ino < other->ino ? -1 : 1;
+	return one->dev < other->dev ? -1 : one->dev > other->dev;
+}
+
+static void found_open(int process_fds, const char *name, uint64_t dev, uint64_t ino)
+{
+	struct missing key = {.dev = dev, .ino = ino};
+	struct missing *at = bsearch(&key, missing, missing_count, sizeof(*missing), by_inode);
+	int fd;
+
+	if (!at)
+		return;
+	fd = openat(process_fds, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		fd = openat(process_fds, name, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return;
+	while (at > missing && !by_inode(at - 1, &key))
+		at--;
+	for (; at < missing + missing_count && !by_inode(at, &key); at++)
+		file_known(&(struct zkf_state_file){at->dev, at->ino, at->kind, at->lock, at->path}, fd);
+	close(fd);
+}
+
+static void process_search(const char *pid)
 {
 	struct dirent *entry;
+	struct stat status;
 	char path[64];
 	DIR *directory;
-	int fd = -1;
 
 	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
 	directory = opendir(path);
-	while (fd < 0 && directory && (entry = readdir(directory)) != NULL) {
-		struct stat status;
-
-		if (entry->d_name[0] == '.' || fstatat(dirfd(directory), entry->d_name, &status, 0) ||
-		    status.st_dev != wanted->dev || status.st_ino != wanted->ino)
-			continue;
-		fd = openat(dirfd(directory), entry->d_name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-		if (fd < 0)
-			fd = openat(dirfd(directory), entry->d_name, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	}
+	while (directory && (entry = readdir(directory)) != NULL)
+		if (entry->d_name[0] != '.' && !fstatat(dirfd(directory), entry->d_name, &status, 0))
+			found_open(dirfd(directory), entry->d_name, status.st_dev, status.st_ino);
 	if (directory)
 		closedir(directory);
-	return fd;
 }
 
-static int open_known(const struct zkf_state_file *wanted)
+static void missing_search(void)
 {
-	int fd = open(wanted->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	DIR *directory = missing_count ? opendir("/proc") : NULL;
 	struct dirent *entry;
-	DIR *directory;
 
-	if (fd >= 0 && is_file(fd, wanted))
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	fd = -1;
-	directory = opendir("/proc");
-	while (fd < 0 && directory && (entry = readdir(directory)) != NULL)
+	if (missing_count)
+		qsort(missing, missing_count, sizeof(*missing), by_inode);
+	while (directory && (entry = readdir(directory)) != NULL)
 		if (isdigit((unsigned char)entry->d_name[0]) && strtol(entry->d_name, NULL, 10) != getpid())
-			fd = open_through_process(entry->d_name, wanted);
+			process_search(entry->d_name);
 	if (directory)
 		closedir(directory);
-	return fd;
+	for (size_t i = 0; i < missing_count; i++) {
+		free(missing[i].lock);
+		free(missing[i].path);
+	}
+	free(missing);
+	missing = NULL;
+	missing_count = 0;
 }
 
-static void file_adopt(const struct zkf_state_file *known)
+static void file_known(const struct zkf_state_file *known, int fd)
 {
 	const struct zkf_rule *rule = zkf_config_match(rules, known->path, strlen(known->path));
 	struct zkf_file *file;
 	struct zkf_lock *lock;
 	struct stat status;
-	int fd;
 
-	if (known->kind > ZKF_RECORD || zkf_file_find(known->dev, known->ino, known->kind))
+	if (zkf_file_find(known->dev, known->ino, known->kind) || fstat(fd, &status))
 		return;
 	lock = zkf_lock_get(known->kind, known->lock);
 	if (!lock)
@@ -104,18 +148,35 @@ static void file_adopt(const struct zkf_state_file *known)
 	lock->on_loss = rule ? rule->on_loss : ZKF_LOSS_FREEZE;
 	lock->keep_ns = (rule ? rule->keep_ms : rules->keep_ms) * ZKF_NS_PER_MS;
 	zkf_lock_touch(lock);
-	fd = open_known(known);
-	if (fd < 0)
-		return;
-	if (!fstat(fd, &status) && zkf_file_open(&file, lock, fd, &status, known->path, known->kind))
+	if (zkf_file_open(&file, lock, fd, &status, known->path, known->kind))
 		zkf_log(ZKF_LOG_WARN, "adopt path=%s error=\"can't be opened\"", known->path);
-	close(fd);
+}
+
+/* A claim may be left also for a file that is open nowhere: its lock must be known. */
+static void file_adopt(const struct zkf_state_file *known)
+{
+	struct zkf_lock *lock;
+	int fd;
+
+	if (known->kind > ZKF_RECORD || zkf_file_find(known->dev, known->ino, known->kind))
+		return;
+	lock = zkf_lock_get(known->kind, known->lock);
+	if (lock)
+		zkf_lock_touch(lock);
+	fd = open(known->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd >= 0 && is_file(fd, known))
+		file_known(known, fd);
+	else
+		missing_add(known);
+	if (fd >= 0)
+		close(fd);
 }
 
 void zkf_adopt_files(const struct zkf_config *config)
 {
 	rules = config;
 	zkf_state_files_each(file_adopt);
+	missing_search();
 }
 
 /* --- claims --- */
@@ -141,6 +202,7 @@ static void check_done(void)
 		void (*done)(void) = adopted;
 
 		adopted = NULL;
+		zkf_file_note_again(); /* every claim is known now: what is gone may be forgotten */
 		done();
 	}
 }

@@ -97,6 +97,7 @@ void zkf_claim_forget(struct zkf_claim *claim)
 	zkf_look_stop(claim);
 	zkf_zk_cancel(claim->write_op);
 	zkf_zk_cancel(claim->delete_op);
+	zkf_zk_watch_forget(&claim->gone_watch);
 	zkf_timer_stop(&claim->retry_timer);
 	path_bytes -= claim->path ? strlen(claim->path) : 0;
 	zkf_ranges_free(&claim->ranges);
@@ -106,6 +107,15 @@ void zkf_claim_forget(struct zkf_claim *claim)
 	free(claim->overtook);
 	free(claim->path);
 	free(claim);
+}
+
+/* Nobody wants it any more, and there is no node. */
+static void never_made(struct zkf_claim *claim)
+{
+	struct zkf_lock *lock = claim->lock;
+
+	zkf_claim_forget(claim);
+	zkf_lock_touch(lock);
 }
 
 /* The name of the node is known: adopt it. */
@@ -157,14 +167,25 @@ static void search_done(void *owner, const struct zkf_zk_result *result)
 		return;
 	}
 	if (claim->delete_wanted)
-		zkf_claim_forget(claim);
+		never_made(claim);
 	else
 		create_send(claim);
 }
 
+static void search_synced(void *owner, const struct zkf_zk_result *result)
+{
+	struct zkf_claim *claim = owner;
+
+	(void)result;
+	claim->look_op = zkf_zk_children(claim->lock->directory, NULL, search_done, claim);
+	if (!claim->look_op)
+		wait_and_retry(claim);
+}
+
+/* The server that we are connected to now may lag behind the one that made it: sync first. */
 static void search(struct zkf_claim *claim)
 {
-	claim->look_op = zkf_zk_children(claim->lock->directory, NULL, search_done, claim);
+	claim->look_op = zkf_zk_sync(claim->lock->directory, search_synced, claim);
 	if (!claim->look_op)
 		wait_and_retry(claim);
 }
@@ -175,7 +196,7 @@ static void directory_made(void *owner, const struct zkf_zk_result *result)
 
 	claim->look_op = NULL;
 	if (claim->delete_wanted) {
-		zkf_claim_forget(claim); /* no claim was ever made */
+		never_made(claim);
 	} else if (!result->error || result->error == -EEXIST || result->error == -EINPROGRESS) {
 		create_send(claim);
 	} else {
@@ -205,7 +226,7 @@ static void create_done(void *owner, const struct zkf_zk_result *result)
 	} else if (result->error == -ENOENT) {
 		/* Never made, or swept because it was empty: make it and try again. */
 		if (claim->delete_wanted)
-			zkf_claim_forget(claim);
+			never_made(claim);
 		else
 			make_directory(claim);
 	} else if (result->error == -EINPROGRESS) {
@@ -213,7 +234,7 @@ static void create_done(void *owner, const struct zkf_zk_result *result)
 	} else if (result->error == -ENOMEM) {
 		search(claim);
 	} else if (claim->delete_wanted) {
-		zkf_claim_forget(claim);
+		never_made(claim);
 	} else {
 		zkf_log(ZKF_LOG_ERROR, "claim create path=%s error=\"%s\"", claim->path, zkf_zk_error_name(result->error));
 		claim->state = ZKF_CLAIM_REFUSED;

@@ -51,6 +51,7 @@ struct zkf_peer {
 	bool own;  /* of this host */
 	bool read; /* data is filled in, or the node was gone */
 	bool gone;
+	bool opaque; /* foreign, or its data can't be read: it heeds no marks, and must not be written to */
 	int32_t version;
 	struct zkf_peer *proof; /* overtaking: why it is not granted */
 	bool marked; /* carries our mark, for all we know */
@@ -91,6 +92,7 @@ struct zkf_claim {
 	uint32_t list_fired; /* lock->view_fired when the list was sent */
 	struct zkf_zk_op *look_op;
 	struct zkf_zk_watch target_watch, self_watch;
+	struct zkf_zk_watch gone_watch; /* granted and shared: nothing else would tell that the node was deleted */
 	int64_t *overtook; /* sequence numbers of the claims that this one has overtaken: they are behind it */
 	size_t overtook_count;
 

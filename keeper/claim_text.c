@@ -15,6 +15,8 @@
 static const char exclusive_mark[] = "__lock__";
 static const char shared_mark[] = "__rlock__";
 #define SEQUENCE_DIGITS 10
+/* More than a host ever writes: data that is not ours, or hostile.  Then the name's range counts. */
+#define RANGES_MAX 4096
 
 int zkf_claim_name_write(char name[ZKF_CLAIM_NAME_BYTES], const struct zkf_claim_id *id)
 {
@@ -176,7 +178,7 @@ static int read_ranges(struct zkf_ranges *set, const char *text, const char *end
 		int64_t first, last;
 		int error;
 
-		if (!read_range(&text, &first, &last) || text > end || (text < end && *text++ != ','))
+		if (set->count > RANGES_MAX || !read_range(&text, &first, &last) || text > end || (text < end && *text++ != ','))
 			return -EINVAL;
 		error = zkf_ranges_raise(set, first, last, mode);
 		if (error)

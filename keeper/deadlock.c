@@ -25,6 +25,7 @@
 #define HOLDERS_MAX 64
 #define HOSTS_MAX 64
 /* A pinned call that has not come back for this long is waiting in the kernel. */
+#define LETTERS_MAX 128
 #define IN_KERNEL_NS (100 * ZKF_NS_PER_MS)
 /* A wait is not looked for more often than this, however many probes pass by. */
 #define PROBE_EVERY_NS (100 * ZKF_NS_PER_MS)
@@ -45,6 +46,8 @@ struct probe {
 
 /* The loop's. */
 static uint64_t last_number;
+static uint64_t probe_round; /* of one walk: it passes each wait once, or it would take every path there is */
+static int letters; /* sent, and not yet answered by the server */
 static char mailbox[1200];
 static struct zkf_zk_watch mail_watch;
 static struct zkf_zk_op *mail_op;
@@ -81,6 +84,7 @@ static int probe_read(struct probe *probe, const char *text)
 static void sent(void *owner, const struct zkf_zk_result *result)
 {
 	(void)owner;
+	letters--;
 	(void)result; /* a host that is gone holds nothing; a probe that is lost is sent again */
 }
 
@@ -90,7 +94,8 @@ static void probe_send(const struct probe *probe, const char *host)
 
 	probe_write(probe, text, sizeof(text));
 	snprintf(path, sizeof(path), "%s/probes/%s/p", zkf_session_root(), host);
-	zkf_zk_create(path, text, ZKF_ZK_EPHEMERAL_SEQUENTIAL, sent, NULL);
+	if (letters < LETTERS_MAX && zkf_zk_create(path, text, ZKF_ZK_EPHEMERAL_SEQUENTIAL, sent, NULL))
+		letters++;
 }
 
 /* --- edges --- */
@@ -189,6 +194,9 @@ static void probe_reaches(const struct probe *probe, int32_t pid)
 				}
 				return;
 			}
+			if (demand->probe_round == probe_round)
+				continue;
+			demand->probe_round = probe_round;
 			if (fails(demand) && later(demand->wait_key_ms, zkf_session_host(), demand->number, probe)) {
 				onward.latest_key_ms = demand->wait_key_ms;
 				onward.latest_number = demand->number;
@@ -225,6 +233,7 @@ static void look_for_cycle(struct zkf_demand *demand)
 	struct probe probe = {.number = demand->number, .key_ms = fails(demand) ? demand->wait_key_ms : 0};
 
 	demand->probed_ns = zkf_now_ns();
+	probe_round++;
 	snprintf(probe.host, sizeof(probe.host), "%s", zkf_session_host());
 	probe.latest_key_ms = probe.key_ms;
 	probe.latest_number = probe.number;
@@ -249,6 +258,8 @@ void zkf_deadlock_start(struct zkf_demand *demand)
 {
 	struct timespec now;
 
+	if (!last_number) /* a letter to a former keeper of this session must not name one of ours */
+		last_number = (uint64_t)random() << 20;
 	demand->number = ++last_number;
 	demand->deadlock_timer.fire = deadlock_fired;
 	if (!demand->posix || demand->nonblock || demand->held)
@@ -283,6 +294,7 @@ static void letter_read(void *owner, const struct zkf_zk_result *result)
 
 	if (!result->error) {
 		zkf_zk_delete(letter->path, letter_deleted, NULL);
+		probe_round++;
 		if (!probe_read(&probe, result->data))
 			probe_arrives(&probe);
 	}
@@ -371,6 +383,7 @@ void zkf_deadlock_session(void)
 void zkf_deadlock_session_lost(void)
 {
 	mailbox[0] = 0;
-	mail_op = NULL; /* the handle and all its operations are gone */
+	zkf_zk_cancel(mail_op);
+	mail_op = NULL;
 	zkf_timer_stop(&mail_timer);
 }

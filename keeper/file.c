@@ -78,6 +78,11 @@ static void note_all(void)
 		note(file);
 }
 
+void zkf_file_note_again(void)
+{
+	zkf_state_files_restart(note_all, true);
+}
+
 int zkf_file_open(struct zkf_file **made, struct zkf_lock *lock, int passed_fd, const struct stat *status,
                   const char *path, uint32_t kind)
 {
@@ -110,7 +115,7 @@ int zkf_file_open(struct zkf_file **made, struct zkf_lock *lock, int passed_fd, 
 		goto failed;
 	file->next = lock->files;
 	lock->files = file;
-	zkf_state_files_restart(note_all);
+	zkf_state_files_restart(note_all, false);
 	error = note(file);
 	if (error)
 		zkf_log(ZKF_LOG_WARN, "file note path=%s error=%d why=\"a keeper that follows may not find it\"", path, -error);
@@ -172,8 +177,14 @@ static int look_at_flock(struct zkf_file *file, struct zkf_ranges *in_use)
 }
 
 /* The kernel tells of one lock at a time: take it out of the question and ask for what is left on both sides. */
-static int look_at_records(struct zkf_file *file, int64_t start, int64_t end, struct zkf_ranges *in_use)
+/* More than this, or nested deeper, is not told apart: "all, exclusive" is always safe, and the loop must go on. */
+#define LOOK_RANGES_MAX 1024
+#define LOOK_DEPTH_MAX 64
+
+static int look_at_records(struct zkf_file *file, int64_t start, int64_t end, struct zkf_ranges *in_use, int depth)
 {
+	if (depth > LOOK_DEPTH_MAX)
+		return -E2BIG;
 	while (start <= end) {
 		struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start,
 		                      .l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1};
@@ -189,7 +200,9 @@ static int look_at_records(struct zkf_file *file, int64_t start, int64_t end, st
 		error = zkf_ranges_raise(in_use, first, last, found.l_type == F_RDLCK ? ZKF_SHARED : ZKF_EXCLUSIVE);
 		/* The shorter the recursion's side the better, but locks come in the order of taking: usually ascending. */
 		if (!error && first > start)
-			error = look_at_records(file, start, first - 1, in_use);
+			error = look_at_records(file, start, first - 1, in_use, depth + 1);
+		if (!error && in_use->count > LOOK_RANGES_MAX)
+			error = -E2BIG;
 		if (error || last == ZKF_RANGE_MAX)
 			return error;
 		start = last + 1;
@@ -205,13 +218,14 @@ int zkf_file_look(struct zkf_file *file, struct zkf_ranges *in_use)
 	if (file->key.kind == ZKF_FLOCK)
 		error = look_at_flock(file, in_use);
 	else
-		error = look_at_records(file, 0, ZKF_RANGE_MAX, in_use);
+		error = look_at_records(file, 0, ZKF_RANGE_MAX, in_use, 0);
 	if (!error)
 		return 0;
-	zkf_log(ZKF_LOG_WARN, "file look path=%s error=%d", file->path, -error);
+	if (error != -E2BIG)
+		zkf_log(ZKF_LOG_WARN, "file look path=%s error=%d", file->path, -error);
 	zkf_ranges_clear(in_use);
 	zkf_ranges_assign(in_use, 0, ZKF_RANGE_MAX, ZKF_EXCLUSIVE);
-	return error;
+	return error == -E2BIG ? 0 : error;
 }
 
 /* type NULL: records of both owners.  One "lock:" line of fdinfo: "lock:\t1: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF". */
@@ -280,9 +294,11 @@ int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, 
 
 /* More than this many are not told one by one: the claim's own ranges have to do. */
 #define HELD_TEXT_MAX 64
+#define HELD_TEXT_BYTES 2048
 
 int zkf_file_held_text(const struct zkf_file *file, const struct zkf_ranges *of, char **text)
 {
+	static int depth; /* of calls of itself: locks that were taken from the end to the start nest */
 	int count = 0;
 
 	for (size_t i = 0; i < of->count; i++) {
@@ -299,12 +315,16 @@ int zkf_file_held_text(const struct zkf_file *file, const struct zkf_ranges *of,
 			range.end = found.l_len ? found.l_start + found.l_len - 1 : ZKF_RANGE_MAX;
 			range.mode = found.l_type == F_RDLCK ? ZKF_SHARED : ZKF_EXCLUSIVE;
 			/* The kernel tells of them in no order: what lies before this one is asked for again. */
-			if (range.start > start) {
+			if (range.start > start && depth < LOOK_DEPTH_MAX && (!*text || strlen(*text) < HELD_TEXT_BYTES)) {
 				struct zkf_range before = {start, range.start - 1, ZKF_EXCLUSIVE};
 				struct zkf_ranges part = {.items = &before, .count = 1};
+				int error;
 
-				if (zkf_file_held_text(file, &part, text))
-					return -ENOMEM;
+				depth++;
+				error = zkf_file_held_text(file, &part, text);
+				depth--;
+				if (error)
+					return error;
 			}
 			if (zkf_held_add(text, found.l_pid > 0 ? found.l_pid : 0, &range))
 				return -ENOMEM;
@@ -332,8 +352,10 @@ int zkf_file_holders(const struct zkf_file *file, int64_t start, int64_t end, ui
 			known |= pids[i] == found.l_pid;
 		if (!known && found.l_pid > 0)
 			pids[count++] = found.l_pid;
-		if (found.l_start > start)
-			count += zkf_file_holders(file, start, found.l_start - 1, mode, pids + count, most - count);
+		/* Ranges before this one are left to the next probe if they are many. */
+		if (found.l_start > start && most > 1)
+			count += zkf_file_holders(file, start, found.l_start - 1, mode, pids + count,
+			                          most - count < most / 2 ? most - count : most / 2);
 		if (!found.l_len)
 			break;
 		start = found.l_start + found.l_len;

@@ -85,6 +85,9 @@ int32_t zkf_file_holder(const struct zkf_file *file);
  */
 int zkf_file_holders(const struct zkf_file *file, int64_t start, int64_t end, uint8_t mode, int32_t *pids, int most);
 
+/* zkf_file_note_again - write the list for a keeper that follows anew, with what is known now */
+void zkf_file_note_again(void);
+
 /* zkf_file_list - every file that is known; uthash's order */
 struct zkf_file *zkf_file_list(void);
 

@@ -124,7 +124,14 @@ static const char *own_state(const struct zkf_listing *listing, const char *name
 		return "waiting";
 	for (struct zkf_file *file = lock->files; file; file = file->next) {
 		struct zkf_ranges in_use = {0};
+		bool pinned = false;
 
+		for (const struct zkf_demand *demand = lock->demands; demand && !pinned; demand = demand->next)
+			pinned = demand->file == file;
+		if (pinned) { /* no trial lock beside a call under way */
+			state = lock->recalled ? "recalled" : "held";
+			continue;
+		}
 		zkf_publish_state(file->slot, ZKF_STATE_MODE(zkf_publish_word(file->slot)), true, false);
 		zkf_file_look(file, &in_use);
 		if (in_use.count) {

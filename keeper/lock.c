@@ -310,6 +310,7 @@ static void demand_without_session(struct zkf_demand *demand)
 {
 	if (demand->state != ZKF_DEMAND_WAITING)
 		return;
+	demand->deadlocked = false;
 	if (demand->unavailable == ZKF_UNAVAILABLE_LOCAL) {
 		zkf_log(ZKF_LOG_ERROR, "lock local-only lock=%s pid=%d path=%s why=\"%s\"", demand->lock->key.name, demand->pid,
 		        demand->file->path, zkf_session_trouble());
@@ -378,7 +379,7 @@ static bool try_grant(struct zkf_lock *lock, struct zkf_demand *demand)
 	    !wanted_elsewhere(lock, demand->start, demand->end, demand->mode))
 		cover(demand, ZKF_DEMAND_PINNED);
 	else if (may_pass(lock, demand))
-		cover(demand, ZKF_DEMAND_SOFT);
+		cover(demand, demand->overlaps_own ? ZKF_DEMAND_PINNED : ZKF_DEMAND_SOFT);
 	else
 		return false;
 	return true;
@@ -400,9 +401,16 @@ static bool may_be_greedy(const struct zkf_lock *lock)
 /* At the limit of what one session may have: what has been kept longest goes first.  uthash keeps the order of adding. */
 void zkf_lock_give_back_some(void)
 {
+	static unsigned asked; /* how many of the present list, so that locks that are in use do not hide idle ones */
+	unsigned total = HASH_COUNT(locks), skip = total ? asked % total : 0;
 	int count = ZKF_GIVE_BACK_AT_ONCE;
 
 	for (struct zkf_lock *lock = locks; lock && count; lock = lock->hh.next) {
+		if (skip) {
+			skip--;
+			continue;
+		}
+		asked++;
 		if (lock->recalled || lock->demands || !lock->claims)
 			continue;
 		lock->giving_back = true;
@@ -579,7 +587,7 @@ static void claims_gone(struct zkf_lock *lock)
 	/* What was held by it is lost, though the session lives: published first, so that nobody takes more. */
 	lock->reduced = true;
 	zkf_recall_publish(lock);
-	if (!host_holds(lock))
+	if (zkf_recall_uncovered(lock))
 		zkf_loss_lock(lock);
 }
 

@@ -96,6 +96,7 @@ struct zkf_demand {
 	bool held;          /* the kernel lock is taken already: confirm or refuse */
 	bool nonblock;
 	bool owner_holds;   /* what it asks for is held by its owner already */
+	bool overlaps_own;  /* records: its owner holds some of the range, and could not be put back exactly */
 	bool process_holds; /* its process holds something of this lock */
 	bool patience_over;
 	enum zkf_unavailable unavailable;
@@ -108,6 +109,7 @@ struct zkf_demand {
 	uint64_t number;            /* of this wait, unique in this keeper */
 	int64_t wait_key_ms;        /* the wait's start, wall clock: the youngest wait of a cycle is the victim */
 	struct zkf_timer deadlock_timer;
+	uint64_t probe_round; /* of deadlock.c: passed already */
 	int64_t deadlock_ns, probed_ns; /* the present interval; when it was last looked for */
 	struct zkf_timer timer;  /* non-blocking: the answer is due; blocking: patience is over */
 	/* Answers; implemented by server.c.  After any but COVERED the demand is gone. */

@@ -108,6 +108,7 @@ static int peer_take(struct zkf_peer *peer, const struct zkf_zk_result *result)
 
 	zkf_claim_data_free(&peer->data);
 	peer->read = true;
+	peer->opaque = false;
 	peer->gone = result->error == -ENOENT;
 	peer->version = result->version;
 	if (peer->gone)
@@ -118,6 +119,7 @@ static int peer_take(struct zkf_peer *peer, const struct zkf_zk_result *result)
 		return -ENOMEM;
 	if (result->error || error || peer->id.foreign) {
 		/* Not ours, or not to be read: all that its name says, and in use for all we know. */
+		peer->opaque = true;
 		peer->data.answered = INT64_MAX;
 		error = zkf_ranges_assign(&peer->data.ranges, peer->id.start, peer->id.end, peer->id.mode);
 	}
@@ -400,7 +402,8 @@ static void bumped(void *owner, const struct zkf_zk_result *result)
 	struct zkf_claim *claim = owner;
 
 	claim->look_op = NULL;
-	(void)result; /* a version that differs means that somebody else has bumped it */
+	if (result->error) /* those that wait for this claim must be told, and no "confirmed" may stay */
+		claim->force_write = true;
 	/* Not at once, and not all after the same time: two hosts could undo each other's marks for ever. */
 	zkf_look_stop(claim);
 	claim->state = ZKF_CLAIM_LOOKING;
@@ -701,6 +704,7 @@ static void overtake(struct zkf_claim *claim)
 {
 	claim->state = ZKF_CLAIM_OVERTAKING;
 	claim->step_index = 0;
+	zkf_zk_watch_forget(&claim->target_watch); /* must not start a new look in the middle */
 	mark_next(claim);
 }
 
@@ -730,7 +734,7 @@ static void decide_overtaking(struct zkf_claim *claim)
 			refuse(claim, peer);
 			return;
 		}
-		walk = find_proof(claim, i, &proof);
+		walk = peer->opaque ? WALK_DONE : find_proof(claim, i, &proof);
 		if (walk == WALK_PENDING)
 			return;
 		claim->peers[i]->proof = proof;
@@ -815,7 +819,7 @@ static void list_done(void *owner, const struct zkf_zk_result *result)
 		return;
 	}
 	zkf_lock_view(claim->lock, result);
-	if (claim->list_fired == claim->lock->view_fired)
+	if (claim->list_fired == claim->lock->view_fired && claim->lock->followers)
 		claim->lock->view_stale = false; /* what has fired before is in this list */
 	if (!found_self)
 		zkf_look_gone(claim);

@@ -17,9 +17,16 @@ static struct zkf_page *page;
 /* In `unused` of a slot: it belongs to a file.  Given back, its ino stays, so that searches go on behind it. */
 #define TAKEN 1u
 
+static int64_t inherited_ns;
+
+int64_t zkf_publish_inherited_ns(void)
+{
+	return inherited_ns;
+}
+
 static void page_take_over(void)
 {
-	atomic_store(&page->header.lease_deadline_ns, 0);
+	inherited_ns = atomic_exchange(&page->header.lease_deadline_ns, 0);
 	for (uint32_t i = 0; i < ZKF_SLOT_COUNT; i++) {
 		struct zkf_slot *slot = &page->slots[i];
 		uint64_t word = atomic_load(&slot->state);

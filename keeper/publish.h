@@ -26,6 +26,8 @@
 int zkf_publish_init(int directory_fd, int mode);
 
 uint64_t zkf_publish_page_id(void);
+/* zkf_publish_inherited_ns - the lease that a former keeper had published, 0: none */
+int64_t zkf_publish_inherited_ns(void);
 void zkf_publish_lease(int64_t deadline_ns);
 
 /* zkf_publish_slot_take - a slot for a file, or ZKF_NO_SLOT: the file's neighbourhood in the table is full */

@@ -101,9 +101,17 @@ static int settle(struct zkf_ranges *set, struct zkf_ranges *work, int error)
 
 int zkf_ranges_raise(struct zkf_ranges *set, int64_t start, int64_t end, uint8_t mode)
 {
+	const struct zkf_range *last = set->count ? &set->items[set->count - 1] : NULL;
 	struct zkf_ranges work = {0};
-	int error = zkf_ranges_copy(&work, set);
+	int error;
 
+	if (!last || last->end < start) { /* in order, as most come: nothing to be copied */
+		if (reserve(set, set->count + 1))
+			return -ENOMEM;
+		append(set, start, end, mode);
+		return 0;
+	}
+	error = zkf_ranges_copy(&work, set);
 	if (!error)
 		error = zkf_ranges_assign(&work, start, end, mode);
 	for (size_t i = 0; !error && i < set->count; i++) {

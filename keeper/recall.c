@@ -101,11 +101,12 @@ static void list_done(void *owner, const struct zkf_zk_result *result)
 	struct zkf_lock *lock = owner;
 
 	lock->list_op = NULL;
-	if (!result->error)
+	if (!result->error || result->error == -ENOENT) { /* no directory: an empty queue, and our claims are gone */
 		zkf_lock_view(lock, result);
-	else if (result->error == -ENOMEM)
-		lock->view_stale = true;
-	zkf_lock_touch(lock);
+		return;
+	}
+	lock->view_stale = true;
+	zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
 }
 
 static void bell_done(void *owner, const struct zkf_zk_result *result)
@@ -117,6 +118,31 @@ static void bell_done(void *owner, const struct zkf_zk_result *result)
 }
 
 /* Which watches must be armed?  For exclusive cover what tells who comes, for shared cover the bell. */
+static void gone_fired(struct zkf_zk_watch *watch)
+{
+	struct zkf_claim *claim = (struct zkf_claim *)((char *)watch - offsetof(struct zkf_claim, gone_watch));
+
+	claim->lock->view_stale = true;
+	zkf_lock_touch(claim->lock);
+}
+
+static void gone_watched(void *owner, const struct zkf_zk_result *result)
+{
+	(void)owner;
+	(void)result; /* without the node the list will say so */
+}
+
+/* A shared claim's own node, so that its deletion by somebody else is noticed. */
+static void watch_own(struct zkf_lock *lock)
+{
+	for (struct zkf_claim *claim = lock->claims; claim; claim = claim->next) {
+		if (!granted(claim) || zkf_ranges_mode(&claim->ranges) == ZKF_EXCLUSIVE || claim->gone_watch.ticket)
+			continue;
+		claim->gone_watch.fire = gone_fired;
+		zkf_zk_get(claim->path, &claim->gone_watch, gone_watched, NULL);
+	}
+}
+
 static void watches_needed(const struct zkf_lock *lock, bool *child, bool *bell)
 {
 	*child = *bell = false;
@@ -143,6 +169,8 @@ static void relist(struct zkf_lock *lock)
 	}
 	lock->list_op = zkf_zk_children(lock->directory, child ? &lock->child_watch : NULL, list_done, lock);
 	lock->view_stale = !lock->list_op;
+	if (!lock->list_op)
+		zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
 }
 
 /* --- the look --- */
@@ -203,6 +231,18 @@ static int lock_in_use(struct zkf_lock *lock, struct zkf_ranges *in_use)
 	return error;
 }
 
+bool zkf_recall_uncovered(struct zkf_lock *lock)
+{
+	for (struct zkf_file *file = lock->files; file; file = file->next) {
+		zkf_recall_look(file);
+		for (size_t i = 0; i < file->in_use.count; i++)
+			if (!zkf_lock_covered(lock, file->in_use.items[i].start, file->in_use.items[i].end,
+			                      file->in_use.items[i].mode))
+				return true;
+	}
+	return false;
+}
+
 /* --- giving back --- */
 
 static void files_reduced(struct zkf_lock *lock)
@@ -234,7 +274,8 @@ static bool somebody_asks(const struct zkf_lock *lock, int64_t waited_ns)
 
 	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
 		for (size_t i = 0; granted(claim) && i < lock->follower_count; i++)
-			if (((lock->followers[i].nonblock && lock->followers[i].sequence > claim->answered) || !patient) &&
+			if ((lock->key.kind == ZKF_RECORD || !patient ||
+			     (lock->followers[i].nonblock && lock->followers[i].sequence > claim->answered)) &&
 			    zkf_recall_follows(claim, &lock->followers[i]))
 				return true;
 	return false;
@@ -321,6 +362,7 @@ void zkf_recall_step(struct zkf_lock *lock)
 		return;
 	}
 	relist(lock);
+	watch_own(lock);
 	lock->recalled = any_followed(lock);
 	if (lock->recalled && !was) {
 		lock->recalled_since_ns = zkf_now_ns();

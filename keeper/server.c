@@ -194,6 +194,8 @@ static void fill_in_holdings(struct zkf_demand *demand, int fd, bool ofd)
 		zkf_file_held_through(fd, flock_kind ? "FLOCK" : "OFDLCK", &held);
 	else
 		zkf_file_held_by(demand->file, demand->pid, true, &held);
+	demand->overlaps_own =
+		!flock_kind && zkf_ranges_conflicting(&held, demand->start, demand->end, ZKF_EXCLUSIVE) != NULL;
 	demand->owner_holds = zkf_ranges_covers(&held, demand->start, demand->end, demand->mode);
 	/*
 	 * A conversion that has to wait drops the old lock first: as the kernel does, and else two hosts that convert would
@@ -245,6 +247,11 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 	if (fstat(fd, &status) || (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
 	    (fcntl(fd, F_GETFL) & O_PATH)) {
 		answer(conversation, ZKF_FAILED, EBADF, "not a descriptor of a file or directory");
+		return;
+	}
+	if (request->kind == ZKF_RECORD && request->op == ZKF_OP_LOCK &&
+	    (fcntl(fd, F_GETFL) & O_ACCMODE) == (request->mode == ZKF_EXCLUSIVE ? O_RDONLY : O_WRONLY)) {
+		answer(conversation, ZKF_FAILED, EBADF, "not open for that"); /* as fcntl(2): else a reader could pin a lock */
 		return;
 	}
 	bytes = path_of(fd, &status, path);

@@ -42,6 +42,8 @@ static const struct zkf_config *config;
 static struct zkf_session_events events;
 static enum state state = CLOSED;
 static bool usable;              /* what was last told to events */
+/* A former keeper's holders run on its lease until this one has its own; CLOCK_BOOTTIME ns, 0: there are none. */
+static int64_t inherited_ns;
 static char host[ZKF_HOST_BYTES];
 static char root[1024];
 static char host_node[1200];
@@ -92,9 +94,10 @@ static void set_trouble(const char *why)
 
 static void tell_doubted(void)
 {
-	if (!usable)
+	if (!usable && !inherited_ns)
 		return;
 	usable = false;
+	inherited_ns = 0;
 	zkf_log(ZKF_LOG_WARN, "session lease-over host=%s why=\"no write was acknowledged in time\"", host);
 	set_trouble("ZooKeeper does not answer");
 	events.doubted();
@@ -103,7 +106,7 @@ static void tell_doubted(void)
 static void doubt_fire(struct zkf_timer *timer)
 {
 	(void)timer;
-	if (zkf_now_ns() >= deadline_ns)
+	if (zkf_now_ns() >= (inherited_ns ? inherited_ns : deadline_ns))
 		tell_doubted();
 }
 
@@ -134,6 +137,7 @@ static void lease_extend(int64_t sent_ns)
 
 	if (until <= deadline_ns || state != ALIVE)
 		return;
+	inherited_ns = 0;
 	deadline_ns = until;
 	zkf_publish_lease(deadline_ns);
 	zkf_timer_arm(&doubt_timer, deadline_ns);
@@ -307,10 +311,12 @@ static void session_expired(void)
 	set_trouble("the ZooKeeper session has expired");
 	zkf_state_session_save(0, NULL);
 	adopting = false;
+	inherited_ns = 0;
+	/* First: holders are dealt with before a close that may take 1.5 s, and whoever has an operation forgets it. */
+	events.lost();
 	zkf_zk_close(true);
 	memset(beats, 0, sizeof(beats));
 	host[0] = 0;
-	events.lost();
 	session_open();
 }
 
@@ -458,6 +464,11 @@ int zkf_session_init(const struct zkf_config *settings, const struct zkf_session
 void zkf_session_start(void)
 {
 	session_open();
+	if (!adopting)
+		return;
+	/* No connection may ever come: the holders' time runs all the same.  At once, if it is over already. */
+	inherited_ns = zkf_publish_inherited_ns() > 0 ? zkf_publish_inherited_ns() : 1;
+	zkf_timer_arm(&doubt_timer, inherited_ns);
 }
 
 void zkf_session_end(void)

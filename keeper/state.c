@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,9 +148,9 @@ void zkf_state_files_each(void (*each)(const struct zkf_state_file *file))
 		fclose(in);
 }
 
-void zkf_state_files_restart(void (*add_all)(void))
+void zkf_state_files_restart(void (*add_all)(void), bool now)
 {
-	if (files_added < FILES_RESTART)
+	if (files_added < FILES_RESTART && !now)
 		return;
 	/* Under another name first: a crash in between must find the old one whole. */
 	if (files_fd >= 0)

@@ -13,6 +13,7 @@
 #ifndef ZKF_STATE_H
 #define ZKF_STATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,8 +36,8 @@ struct zkf_state_file {
 int zkf_state_file_add(const struct zkf_state_file *file);
 /* zkf_state_files_each - every record, in order of adding */
 void zkf_state_files_each(void (*each)(const struct zkf_state_file *file));
-/* zkf_state_files_restart - begin anew: the callback adds what is still known */
-void zkf_state_files_restart(void (*add_all)(void));
+/* zkf_state_files_restart - now, or when many have been added: begin anew; the callback adds what is still known */
+void zkf_state_files_restart(void (*add_all)(void), bool now);
 
 struct zkf_state_process {
 	int32_t pid;

@@ -513,23 +513,6 @@ static void op_report(struct zkf_zk_op *op)
 	op->done(op->owner, &result);
 }
 
-static void op_arrived(struct zkf_zk_op *op)
-{
-	list_remove(&sent, op);
-	op->sent = false;
-	if (op->rc != ZOK && op->done && connection_lost(op->rc) && repeatable(op) && !zkf_zk_expired()) {
-		result_clear(op);
-		list_prepend(&waiting, op); /* the ticket stays: the client activates a watch on success only */
-		return;
-	}
-	if (op->ticket && op->rc != ZOK)
-		ticket_free(op->ticket);
-	op->ticket = NULL;
-	if (op->done)
-		op_report(op);
-	op_free(op);
-}
-
 static void ticket_arrived(struct zkf_zk_ticket *ticket)
 {
 	struct zkf_zk_watch *watch = ticket->watch;
@@ -537,6 +520,28 @@ static void ticket_arrived(struct zkf_zk_ticket *ticket)
 	ticket_free(ticket);
 	if (watch)
 		watch->fire(watch);
+}
+
+static void op_arrived(struct zkf_zk_op *op)
+{
+	struct zkf_zk_ticket *ticket;
+
+	list_remove(&sent, op);
+	op->sent = false;
+	if (op->rc != ZOK && op->done && connection_lost(op->rc) && repeatable(op) && !zkf_zk_expired()) {
+		result_clear(op);
+		list_prepend(&waiting, op); /* the ticket stays: the client activates a watch on success only */
+		return;
+	}
+	ticket = op->rc != ZOK ? op->ticket : NULL;
+	op->ticket = NULL;
+	if (ticket && op->done)
+		ticket_free(ticket);
+	else if (ticket)
+		ticket_arrived(ticket); /* cancelled, so nobody hears that it was not armed: let the watch say so */
+	if (op->done)
+		op_report(op);
+	op_free(op);
 }
 
 static void events_ready(struct zkf_source *source, uint32_t events)
@@ -622,8 +627,6 @@ void zkf_zk_close(bool end_session)
 	arrived_last = &arrived_first;
 	pthread_mutex_unlock(&arrived_mutex);
 	/* Both client threads are gone now: nobody else holds an operation or a ticket. */
-	while (tickets)
-		ticket_free(tickets);
 	for (int i = 0; i < 2; i++) {
 		struct op_list *list = i ? &waiting : &sent;
 
@@ -631,9 +634,15 @@ void zkf_zk_close(bool end_session)
 			struct zkf_zk_op *op = list->first;
 
 			list_remove(list, op);
+			if (op->done) { /* whoever has not cancelled it learns that it is over */
+				op->rc = ZCLOSING;
+				op_report(op);
+			}
 			op_free(op);
 		}
 	}
+	while (tickets)
+		ticket_free(tickets);
 	atomic_store(&connected_flag, false);
 }
 

@@ -303,7 +303,8 @@ except OSError:
 	assertEquals 'PATH XDG_RUNTIME_DIR ZKFLOCK_CONF ZKFLOCK_LOG ZKFLOCK_RUNTIME_DIR' \
 		"$(sed -n 3p "$T/started" | tr ' ' '\n' | grep -vxE 'PWD|OLDPWD|SHLVL|_' | sort | paste -sd' ')"
 	assertEquals 'nothing blocked' 0000000000000000 "$(sed -n 4p "$T/started" | awk '{ print $2 }')"
-	assertEquals 'nothing ignored' 0000000000000000 "$(sed -n 4p "$T/started" | awk '{ print $4 }')"
+	# 32 and 33 are libc's own, and ignored in whatever a posix_spawn has started, make for one: sigaction can't undo it.
+	assertEquals 'nothing ignored' 0 "$((0x$(sed -n 4p "$T/started" | awk '{ print $4 }') & ~0x180000000))"
 	assertEquals /,/dev/null "$(sed -n '5,6p' "$T/started" | paste -sd,)"
 	keeper_is
 }

@@ -282,14 +282,8 @@ print(sorted(errors), times[-5] < 0.25 * patience, times[-1] < 1.0 * patience, t
 	expect b 'setlk 0 wr 21 1' ok
 }
 
-# disjoint_ranges_come_later - true, and says why, over the library
-disjoint_ranges_come_later() {
-	cluster && skip 'record locks of two hosts are not kept apart by range yet'
-}
-
 # case A09, the neighbours
 test_neighbouring_bytes_are_free() {
-	disjoint_ranges_come_later && return
 	two_actors a09n.lock
 	expect a 'setlk 0 wr 21 1' ok
 	expect b 'setlk 0 wr 21 1' EAGAIN
@@ -299,7 +293,6 @@ test_neighbouring_bytes_are_free() {
 
 # case A15
 test_record_ranges_between_hosts() {
-	disjoint_ranges_come_later && return
 	two_actors a15.lock
 	expect a 'setlkw 0 wr 7600 2560' ok
 	expect b 'setlk 0 wr 10160 2560' ok

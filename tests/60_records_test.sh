@@ -307,6 +307,33 @@ test_holders_go_on_while_others_wait() {
 	expect_answer b2 ok 3
 }
 
+# A writer that waits behind a reader of its own host keeps no reader of another host out: who does not wait, or holds
+# already, is answered as by one kernel.  Were it not so, the last call of this would wait for itself:
+#
+#     p1 of alpha  reads 0                    p2 of alpha  waits, in the kernel, to write 0
+#     b  of beta   reads 5, asks to read 0    p1           waits to write 5
+test_a_local_writer_that_waits_keeps_no_reader_out() {
+	local before
+	for before in rd wr; do # with cover to read, and with cover to write that the host has from before
+		actors local.$before p1=alpha p2=alpha b=beta c=gamma
+		expect b 'setlk 0 rd 5 1' ok
+		expect p1 "setlk 0 $before 0 1" ok
+		expect p1 'setlk 0 rd 0 1' ok
+		tell p2 'setlkw 0 wr 0 1'
+		pending p2
+		tell p1 'setlkw 0 wr 5 1'
+		pending p1
+		expect b 'setlkw 0 rd 0 1' ok 2
+		expect c 'getlk 0 rd 0 1' free
+		expect c 'setlk 0 rd 0 1' ok 2
+		expect c 'setlk 0 un 0 0' ok
+		expect b 'setlk 0 un 0 0' ok
+		expect_answer p1 ok 2
+		expect p1 'setlk 0 un 0 0' ok
+		expect_answer p2 ok 2
+	done
+}
+
 # Two waiters for different bytes of one holder: each gets its turn, none waits for the other.
 test_waiters_for_different_bytes() {
 	actors waiters.lock a=alpha b=beta c=gamma
