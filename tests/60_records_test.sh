@@ -62,7 +62,6 @@ holding() {
 	local host=$1 file=$2
 	shift 2
 	spawn "$host" "$PYTHON" -c "$CALLS" "$file" "$@" hold
-	holder=$spawned
 	wait_until 20 contains "$spawned_out" holding
 	assertEquals "$host holds: $(cat "$spawned_out" "$spawned_out.err")" 0 $?
 }

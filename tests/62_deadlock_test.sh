@@ -56,8 +56,8 @@ test_deadlock_of_two_hosts() {
 		expect a 'setlkw 0 wr 0 1' ok
 		expect b 'setlkw 0 wr 1 1' ok
 		for name in $order; do
-			if [ $name = a ]; then tell a 'setlkw 0 wr 1 1'; else tell b 'setlkw 0 wr 0 1'; fi
-			[ $name != "${order% *}" ] || pending $name
+			if [ "$name" = a ]; then tell a 'setlkw 0 wr 1 1'; else tell b 'setlkw 0 wr 0 1'; fi
+			[ "$name" != "${order% *}" ] || pending "$name"
 		done
 		one_victim a b && the_rest_goes_on 0 a b
 	done
@@ -161,7 +161,7 @@ test_the_victim_keeps_its_locks() {
 	one_victim a b || return
 	expect c 'setlk 0 wr 0 1' EAGAIN
 	expect c 'setlk 0 wr 1 1' EAGAIN
-	if [ $victim = a ]; then
+	if [ "$victim" = a ]; then
 		expect a 'setlk 0 wr 0 1' ok
 		expect a 'setlk 0 wr 1 1' EAGAIN
 	else

@@ -219,6 +219,7 @@ class Comparison:
         self.native, self.hosts, self.totals, self.options = native, hosts, totals, options
         self.model = None
         self.waiting = None     # name of the process whose call waits
+        self.number = 0         # of the step
         self.released = []      # (time, host, Lock, unseen)
         self.host_of = {}
 
@@ -227,14 +228,13 @@ class Comparison:
         for side in (self.native, self.hosts):
             side.begin(name, sequence.directory, sequence.size)
         try:
-            for number, line in enumerate(sequence.lines):
-                try:
-                    self.step(line)
-                except Fault as fault:
-                    fault.step = number
-                    raise
+            for self.number, line in enumerate(sequence.lines):
+                self.step(line)
             if self.waiting:
                 self.still_waits(0.1)
+        except Fault as fault:
+            fault.step = self.number
+            raise
         finally:
             for side in (self.native, self.hosts):
                 side.end()

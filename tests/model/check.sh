@@ -32,10 +32,10 @@ q_third=$((1 << 11)) q_all=$((1 << 12)) q_try3=$((1 << 19)) q_1then24=$((1 << 24
 p_1=1 p_2=2 p_both=4 p_1then2=8
 
 menus() { # MENU0 MENU1 [MENU2]
-	printf -- '-DHOSTS=%d' $#
+	printf -- '-DHOSTS=%d' "$#"
 	local host=0 menu
 	for menu; do
-		printf -- ' -DMENU%d=%d' $host "$menu"
+		printf -- ' -DMENU%d=%d' "$host" "$menu"
 		host=$((host + 1))
 	done
 }
@@ -95,7 +95,7 @@ long() {
 
 # check NAME KIND SWITCHES...: prints "clean", "fault: WHAT" or "bound: WHICH", and the size
 check() {
-	local name=$1 kind=$2 directory=$BUILD/$1 define=() run=() found
+	local name=$1 kind=$2 directory=$BUILD/$1 define=() run=() found status
 	shift 2
 
 	rm -rf "$directory"
@@ -117,8 +117,10 @@ check() {
 		exit 2
 	}
 	(cd "$directory" && exec timeout "$LIMIT_S" ./pan "${run[@]}" -m$DEPTH >pan.out 2>&1)
-	case $? in
+	status=$?
+	case $status in
 	124) echo "bound: $LIMIT_S s, $(size "$directory")"; return ;;
+	129 | 13? | 14?) echo "killed: signal $((status - 128)), $(size "$directory")"; return ;;
 	esac
 	found=$(sed -n 's/^pan:1: \(.*\) (at depth.*/\1/p' "$directory/pan.out")
 	if [ -n "$found" ]; then
