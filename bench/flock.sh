@@ -20,9 +20,9 @@ loop_ns() {
 	# a conversation for each: a tenth will do
 	[ "$1 $2" = 'posix covered' ] && count=$((cycles / 10))
 	if [ "$2" = plain ]; then
-		MODE=native on alpha "$LOOP" -k "$1" -n "$count" $file
+		MODE=native on alpha "$LOOP" -k "$1" -n "$count" "$file"
 	else
-		on alpha "$LOOP" -k "$1" -n "$count" $file
+		on alpha "$LOOP" -k "$1" -n "$count" "$file"
 	fi | awk '/^cycles/ { print $4 }'
 }
 

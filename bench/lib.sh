@@ -16,7 +16,10 @@ least() { printf '%s\n' "$@" | sort -n | head -n 1; }
 # bench_start [NAME...] - build the loop, start a server and hosts; everything ends with the script
 bench_start() {
 	local name
-	[ -e "$BUILD/libzkflock.so" ] && [ -x "$BUILD/zkflockd" ] || { echo "nothing in $BUILD; run make" >&2 && exit 2; }
+	if ! { [ -e "$BUILD/libzkflock.so" ] && [ -x "$BUILD/zkflockd" ]; }; then
+		echo "nothing in $BUILD; run make" >&2
+		exit 2
+	fi
 	LOOP=$BUILD/bench/loop
 	mkdir -p "$BUILD/bench"
 	if [ ! -x "$LOOP" ] || [ "$BENCH/loop.c" -nt "$LOOP" ]; then

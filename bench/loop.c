@@ -30,7 +30,7 @@
 
 struct loop {
 	int fd;
-	int lock, unlock;    /* commands of fcntl(2); 0: flock(2) */
+	int lock, unlock; /* commands of fcntl(2); 0: flock(2) */
 	struct flock range;
 };
 

@@ -99,15 +99,15 @@ static void found_open(int process_fds, const char *name, uint64_t dev, uint64_t
 static void process_search(const char *pid)
 {
 	struct dirent *entry;
-	struct stat status;
+	uint64_t dev, ino;
 	char path[64];
 	DIR *directory;
 
 	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
 	directory = opendir(path);
 	while (directory && (entry = readdir(directory)) != NULL)
-		if (entry->d_name[0] != '.' && !fstatat(dirfd(directory), entry->d_name, &status, 0))
-			found_open(dirfd(directory), entry->d_name, status.st_dev, status.st_ino);
+		if (entry->d_name[0] != '.' && !zkf_file_identity(dirfd(directory), entry->d_name, &dev, &ino))
+			found_open(dirfd(directory), entry->d_name, dev, ino);
 	if (directory)
 		closedir(directory);
 }

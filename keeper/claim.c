@@ -97,6 +97,7 @@ void zkf_claim_forget(struct zkf_claim *claim)
 	zkf_look_stop(claim);
 	zkf_zk_cancel(claim->write_op);
 	zkf_zk_cancel(claim->delete_op);
+	zkf_zk_cancel(claim->gone_op);
 	zkf_zk_watch_forget(&claim->gone_watch);
 	zkf_timer_stop(&claim->retry_timer);
 	path_bytes -= claim->path ? strlen(claim->path) : 0;

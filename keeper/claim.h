@@ -92,6 +92,7 @@ struct zkf_claim {
 	uint32_t list_fired; /* lock->view_fired when the list was sent */
 	struct zkf_zk_op *look_op;
 	struct zkf_zk_watch target_watch, self_watch;
+	struct zkf_zk_op *gone_op;
 	struct zkf_zk_watch gone_watch; /* granted and shared: nothing else would tell that the node was deleted */
 	int64_t *overtook; /* sequence numbers of the claims that this one has overtaken: they are behind it */
 	size_t overtook_count;

@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "fault.h"
@@ -215,6 +216,7 @@ int zkf_file_look(struct zkf_file *file, struct zkf_ranges *in_use)
 	int error;
 
 	zkf_ranges_clear(in_use);
+	file->guessed = false;
 	if (file->key.kind == ZKF_FLOCK)
 		error = look_at_flock(file, in_use);
 	else
@@ -225,6 +227,7 @@ int zkf_file_look(struct zkf_file *file, struct zkf_ranges *in_use)
 		zkf_log(ZKF_LOG_WARN, "file look path=%s error=%d", file->path, -error);
 	zkf_ranges_clear(in_use);
 	zkf_ranges_assign(in_use, 0, ZKF_RANGE_MAX, ZKF_EXCLUSIVE);
+	file->guessed = true;
 	return error == -E2BIG ? 0 : error;
 }
 
@@ -265,6 +268,17 @@ int zkf_file_held_through(int fd, const char *type, struct zkf_ranges *held)
 	return read_fdinfo(path, type, held);
 }
 
+int zkf_file_identity(int directory_fd, const char *name, uint64_t *dev, uint64_t *ino)
+{
+	struct statx status;
+
+	if (statx(directory_fd, name, AT_STATX_DONT_SYNC, STATX_INO, &status))
+		return -errno;
+	*dev = makedev(status.stx_dev_major, status.stx_dev_minor);
+	*ino = status.stx_ino;
+	return 0;
+}
+
 int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, struct zkf_ranges *held)
 {
 	const char *type = posix_only ? "POSIX" : file->key.kind == ZKF_FLOCK ? "FLOCK" : NULL;
@@ -278,10 +292,10 @@ int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, 
 	if (!directory)
 		return -errno;
 	while (!error && (entry = readdir(directory)) != NULL) {
-		struct stat status;
+		uint64_t dev, ino;
 
-		if (entry->d_name[0] == '.' || fstatat(dirfd(directory), entry->d_name, &status, 0) ||
-		    status.st_dev != file->key.dev || status.st_ino != file->key.ino)
+		if (entry->d_name[0] == '.' || zkf_file_identity(dirfd(directory), entry->d_name, &dev, &ino) ||
+		    dev != file->key.dev || ino != file->key.ino)
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.20s", pid, entry->d_name);
 		error = read_fdinfo(path, type, held);

@@ -28,6 +28,7 @@ struct zkf_file {
 	char *path;
 	struct zkf_ranges in_use; /* of the last look: valid in the step that took it only */
 	uint64_t looked_step;
+	bool guessed; /* in_use is "all, exclusive" because the kernel could not be asked, or had too much to tell */
 };
 
 /* zkf_file_init - inotify; 0 or a negative errno */
@@ -53,6 +54,14 @@ void zkf_file_free(struct zkf_file *file);
  * Returns 0, or a negative errno; then in_use says "all, exclusive", which is always safe.
  */
 int zkf_file_look(struct zkf_file *file, struct zkf_ranges *in_use);
+
+/*
+ * zkf_file_identity - device and inode of name in a directory, from what the kernel has cached
+ *
+ * No file system is asked: a descriptor on a hard mount whose server is gone must not stop the keeper, least of all while
+ * it stops programs.  0 or a negative errno of statx(2).
+ */
+int zkf_file_identity(int directory_fd, const char *name, uint64_t *dev, uint64_t *ino);
 
 /* zkf_file_watch - hints on or off */
 void zkf_file_watch(struct zkf_file *file, bool on);

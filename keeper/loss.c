@@ -158,12 +158,12 @@ static void process_check(int32_t pid, struct zkf_lock *only, enum event event)
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	directory = opendir(path);
 	while (directory && (entry = readdir(directory)) != NULL) {
-		struct stat status;
+		uint64_t dev, ino;
 
-		if (entry->d_name[0] == '.' || fstatat(dirfd(directory), entry->d_name, &status, 0))
+		if (entry->d_name[0] == '.' || zkf_file_identity(dirfd(directory), entry->d_name, &dev, &ino))
 			continue;
 		for (uint32_t kind = ZKF_FLOCK; kind <= ZKF_RECORD; kind++) {
-			struct zkf_file *file = zkf_file_find(status.st_dev, status.st_ino, kind);
+			struct zkf_file *file = zkf_file_find(dev, ino, kind);
 
 			if (file && (!only || file->lock == only) && holds(pid, entry->d_name, kind))
 				act(file->lock, pid, event);

@@ -128,18 +128,22 @@ static void gone_fired(struct zkf_zk_watch *watch)
 
 static void gone_watched(void *owner, const struct zkf_zk_result *result)
 {
-	(void)owner;
-	(void)result; /* without the node the list will say so */
+	struct zkf_claim *claim = owner;
+
+	claim->gone_op = NULL;
+	if (result->error == -ENOENT)
+		gone_fired(&claim->gone_watch);
 }
 
 /* A shared claim's own node, so that its deletion by somebody else is noticed. */
 static void watch_own(struct zkf_lock *lock)
 {
 	for (struct zkf_claim *claim = lock->claims; claim; claim = claim->next) {
-		if (!granted(claim) || zkf_ranges_mode(&claim->ranges) == ZKF_EXCLUSIVE || claim->gone_watch.ticket)
+		if (!granted(claim) || zkf_ranges_mode(&claim->ranges) == ZKF_EXCLUSIVE || claim->gone_watch.ticket ||
+		    claim->gone_op)
 			continue;
 		claim->gone_watch.fire = gone_fired;
-		zkf_zk_get(claim->path, &claim->gone_watch, gone_watched, NULL);
+		claim->gone_op = zkf_zk_get(claim->path, &claim->gone_watch, gone_watched, claim);
 	}
 }
 
@@ -235,6 +239,8 @@ bool zkf_recall_uncovered(struct zkf_lock *lock)
 {
 	for (struct zkf_file *file = lock->files; file; file = file->next) {
 		zkf_recall_look(file);
+		if (file->guessed)
+			continue; /* nobody may be killed on a guess */
 		for (size_t i = 0; i < file->in_use.count; i++)
 			if (!zkf_lock_covered(lock, file->in_use.items[i].start, file->in_use.items[i].end,
 			                      file->in_use.items[i].mode))

@@ -264,6 +264,7 @@ test_signals_end_a_wait_or_do_not() {
 	for wait in 'flock 0 ex' 'setlkw 0 wr 0 0' 'osetlkw 0 wr 0 0'; do
 		expect b 'alarm 200 norestart' ok
 		expect b "$wait" EINTR 3
+		expect b 'alarm 0 norestart' ok
 	done
 	expect b 'alarm 100 restart' ok
 	tell b 'flock 0 ex'

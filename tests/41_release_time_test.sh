@@ -32,7 +32,7 @@ released_within() {
 		o*) expect b 'osetlkw 0 un 0 0' ok ;;
 		*) expect b 'setlkw 0 un 0 0' ok ;;
 		esac
-		kill -KILL "$actor_pid" 2>/dev/null
+		signal KILL "$actor_pid"
 	done
 	mapfile -t times < <(printf '%s\n' "${times[@]}" | sort -n)
 	echo "  $lock, $*: ${times[*]} ms"

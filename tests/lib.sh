@@ -91,12 +91,17 @@ contains() {
 	return 1
 }
 
+# signal SIGNAL PID - to a process of this test, if it is still that: a pid that was reaped may be another's by now
+signal() {
+	{ grep -qzxF "ZKF_TAG=$T" "/proc/$2/environ"; } 2>/dev/null && kill "-$1" "$2" 2>/dev/null
+}
+
 # end PID... - SIGTERM, SIGKILL after 5 s, reap
 end() {
 	local pid
-	for pid; do kill -TERM "$pid" 2>/dev/null; done
+	for pid; do signal TERM "$pid"; done
 	for pid; do
-		wait_until 5 gone "$pid" || kill -KILL "$pid" 2>/dev/null
+		wait_until 5 gone "$pid" || signal KILL "$pid"
 		wait "$pid" 2>/dev/null
 	done
 	return 0
@@ -122,7 +127,7 @@ zk_start() {
 		zk_pid=$!
 		wait_until 40 zk_up_or_dead
 		zk_up && return 0
-		end "$zk_pid"
+		zk_stop
 		[ "$try" = 1 ] || ZK_PORT=
 	done
 	fail 'no ZooKeeper server could be started'
@@ -219,10 +224,13 @@ script() {
 	chmod 0555 "$T/$1/s/$2"
 }
 
-# keeper_pid HOST - pid of a host's keeper, nothing when it has none
+# keeper_pid HOST - pid of a host's keeper, nothing when it has none.  A keeper that was killed leaves its pid behind, which
+# may be another process's by now.
 keeper_pid() {
 	local pid
-	pid=$(cat "$T/$1/run/pid" 2>/dev/null) && [ "$pid" ] && ! gone "$pid" && echo "$pid"
+	pid=$(cat "$T/$1/run/pid" 2>/dev/null) && [ "$pid" ] && ! gone "$pid" &&
+		[ "$(cat "/proc/$pid/comm" 2>/dev/null)" = zkflockd ] &&
+		grep -qzxF "ZKFLOCK_RUNTIME_DIR=$T/$1/run" "/proc/$pid/environ" 2>/dev/null && echo "$pid"
 }
 
 # keeper_stop HOST [SIGNAL] - end the host's keeper; 1 when it had none or would not go

@@ -1,7 +1,7 @@
 # tests/lib_actors.sh - several actors on one file, and whether they wait
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# shellcheck disable=SC2154
+# shellcheck disable=SC2154,SC2004 # the index is a name, not a number
 
 # actors FILE[,FILE] NAME=HOST... - start them, each with the first FILE open in slot 0, the second in slot 1
 actors() {

@@ -13,7 +13,8 @@
  *     setlk|setlkw|getlk|osetlk|osetlkw|ogetlk SLOT rd|wr|un START LEN      getlk answers "free" or "wr START LEN PID"
  *     lockf SLOT lock|tlock|ulock|test LEN                   seek SLOT POSITION
  *     fork IN OUT     the child becomes another actor        exec      this program anew, descriptors kept
- *     cloexec SLOT    alarm MS restart|norestart             unlink FILE     rename FROM TO     chdir DIR
+ *     cloexec SLOT    alarm MS restart|norestart (the second: every MS, 0 ends it)
+ *     unlink FILE     rename FROM TO     chdir DIR
  *     write SLOT TEXT   inode SLOT FILE (same|other: what FILE names now)      exit CODE
  *
  * A word before flock, setlk..., lockf says where the call is made:
@@ -360,9 +361,13 @@ static void run_exec(void)
 static void run_alarm(char **word)
 {
 	long ms = atol(word[1]);
+	bool restart = strcmp(word[2], "restart") == 0;
 	struct itimerval timer = {.it_value = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000}};
 
-	set_handler(SIGALRM, on_alarm, strcmp(word[2], "restart") == 0 ? SA_RESTART : 0);
+	/* The next one comes if this one is too early for a call that is late. */
+	if (!restart)
+		timer.it_interval = timer.it_value;
+	set_handler(SIGALRM, on_alarm, restart ? SA_RESTART : 0);
 	answer_result(setitimer(ITIMER_REAL, &timer, NULL));
 }
 
