@@ -308,7 +308,7 @@ static void self_changed(struct zkf_zk_watch *watch)
 {
 	struct zkf_claim *claim = (struct zkf_claim *)((char *)watch - offsetof(struct zkf_claim, self_watch));
 
-	if (claim->state == ZKF_CLAIM_WAITING) /* R7; in a look the versions tell */
+	if (claim->state == ZKF_CLAIM_WAITING) /* R7; before that, own_claim_changed() tells */
 		zkf_look_start(claim);
 }
 
@@ -332,12 +332,18 @@ static void ring(struct zkf_claim *claim, const struct zkf_peer *target)
 	claim->rung = zkf_zk_set(claim->lock->directory, "", -1, rang, NULL) != NULL;
 }
 
+/* R7, in a look: the own claim was read, and the watch that the read armed has fired since. */
+static bool own_claim_changed(const struct zkf_claim *claim)
+{
+	return claim->self_reads && !claim->self_watch.ticket;
+}
+
 static void target_watched(void *owner, const struct zkf_zk_result *result)
 {
 	struct zkf_claim *claim = owner;
 
 	claim->look_op = NULL;
-	if (result->error || result->version != claim->target->version)
+	if (result->error || result->version != claim->target->version || own_claim_changed(claim))
 		zkf_look_start(claim);
 	else
 		settle(claim, ZKF_CLAIM_WAITING);
@@ -369,6 +375,10 @@ static void wait_for(struct zkf_claim *claim, struct zkf_peer *target, bool watc
 	}
 	ring(claim, target);
 	claim->target = target;
+	if (watched && own_claim_changed(claim)) {
+		zkf_look_start(claim);
+		return;
+	}
 	if (watched) {
 		settle(claim, ZKF_CLAIM_WAITING);
 		return;

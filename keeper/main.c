@@ -97,7 +97,8 @@ static char *read_file(const char *path, size_t *bytes)
 	return text;
 }
 
-static int load_config(void)
+/* Reads and checks the configuration.  Text and rules live as long as the process: a reload leaves the old ones. */
+static int read_config(struct zkf_config *into, char *why, size_t why_bytes)
 {
 	const char *path = secure_getenv("ZKFLOCK_CONF");
 	struct zkf_config_error error = {0};
@@ -108,16 +109,44 @@ static int load_config(void)
 	if (!path || !*path)
 		path = CONFIG_PATH;
 	text = read_file(path, &bytes);
-	if (!text)
-		return give_up(EXIT_CONFIG, "%s: %s", path, strerror(errno));
+	if (!text) {
+		snprintf(why, why_bytes, "%s: %s", path, strerror(errno));
+		return EXIT_CONFIG;
+	}
 	most = zkf_config_rules_max(text, bytes);
 	rules = zkf_calloc(most + 1, sizeof(*rules));
-	if (!rules)
-		return give_up(EXIT_TROUBLE, "out of memory");
-	/* Text and rules live as long as the process. */
-	if (zkf_config_parse(&config, rules, most, text, bytes, &error))
-		return give_up(EXIT_CONFIG, "%s:%d: %s", path, error.line, error.text);
+	if (!rules) {
+		snprintf(why, why_bytes, "out of memory");
+		return EXIT_TROUBLE;
+	}
+	if (zkf_config_parse(into, rules, most, text, bytes, &error)) {
+		snprintf(why, why_bytes, "%s:%d: %s", path, error.line, error.text);
+		return EXIT_CONFIG;
+	}
 	return EXIT_OK;
+}
+
+static int load_config(void)
+{
+	char why[400];
+	int code = read_config(&config, why, sizeof(why));
+
+	return code ? give_up(code, "%s", why) : EXIT_OK;
+}
+
+/* SIGHUP: new rules for new locks.  What is wrong changes nothing.  The session's settings stay until a restart. */
+static void reload_config(void)
+{
+	struct zkf_config *fresh = zkf_calloc(1, sizeof(*fresh));
+	char why[400] = "out of memory";
+
+	if (!fresh || read_config(fresh, why, sizeof(why))) {
+		zkf_log(ZKF_LOG_ERROR, "keeper reload error=\"%s\" action=\"the old rules stay\"", why);
+		return;
+	}
+	zkf_server_rules(fresh);
+	zkf_publish_config_changed();
+	zkf_log(ZKF_LOG_INFO, "keeper reloaded rules=%zu", fresh->rule_count);
 }
 
 /* Where socket and page are; see zkflock.conf(5), ENVIRONMENT.  An error of the choice shows when it is opened. */
@@ -193,6 +222,8 @@ static void signal_ready(struct zkf_source *source, uint32_t events)
 	if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) {
 		zkf_log(ZKF_LOG_INFO, "keeper ending signal=%d", (int)info.ssi_signo);
 		zkf_loop_stop();
+	} else if (info.ssi_signo == SIGHUP) {
+		reload_config();
 	}
 }
 

@@ -89,6 +89,11 @@ void zkf_publish_lease(int64_t deadline_ns)
 		atomic_store(&page->header.lease_deadline_ns, deadline_ns);
 }
 
+void zkf_publish_config_changed(void)
+{
+	atomic_fetch_add(&page->header.config_generation, 1);
+}
+
 uint32_t zkf_publish_slot_take(uint64_t dev, uint64_t ino, uint32_t kind)
 {
 	uint32_t first = zkf_slot_hash(dev, ino, kind);

@@ -30,6 +30,9 @@ uint64_t zkf_publish_page_id(void);
 int64_t zkf_publish_inherited_ns(void);
 void zkf_publish_lease(int64_t deadline_ns);
 
+/* zkf_publish_config_changed - programs read the configuration again at their next lock call */
+void zkf_publish_config_changed(void);
+
 /* zkf_publish_slot_take - a slot for a file, or ZKF_NO_SLOT: the file's neighbourhood in the table is full */
 uint32_t zkf_publish_slot_take(uint64_t dev, uint64_t ino, uint32_t kind);
 void zkf_publish_slot_give(uint32_t slot);

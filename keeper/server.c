@@ -410,6 +410,11 @@ static void listener_ready(struct zkf_source *source, uint32_t events)
 	}
 }
 
+void zkf_server_rules(const struct zkf_config *config)
+{
+	rules = config;
+}
+
 int zkf_server_init(int directory_fd, const char *directory, int mode, const struct zkf_config *config)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -26,6 +26,9 @@
  */
 int zkf_server_init(int directory_fd, const char *directory, int mode, const struct zkf_config *config);
 
+/* zkf_server_rules - from now on by these; they must live for ever */
+void zkf_server_rules(const struct zkf_config *config);
+
 /* A conversation, for keeper/list.c. */
 struct zkf_conversation;
 

@@ -70,7 +70,8 @@ static bool find_page(const struct zkf_settings *settings)
 	struct zkf_runtime runtime;
 	int i;
 
-	if (zkf_page_current() || zkf_runtime_find(&runtime, settings))
+	/* An unusable directory is reported by the conversation that follows: once. */
+	if (zkf_page_current() || !zkf_runtime_usable(settings) || zkf_runtime_find(&runtime, settings))
 		return false;
 	for (i = 0; i < runtime.count; i++)
 		if (!zkf_runtime_trust(runtime.paths[i]) && !zkf_page_map(runtime.paths[i], true))

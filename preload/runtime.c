@@ -47,6 +47,13 @@ static void user_directory(char *path, const char *xdg)
 		zkf_format_number(stpcpy(path, "/tmp/zkflock-"), geteuid());
 }
 
+bool zkf_runtime_usable(const struct zkf_settings *settings)
+{
+	const char *directory = settings->runtime_dir;
+
+	return !*directory || (*directory == '/' && strlen(directory) < ZKF_DIRECTORY_BYTES);
+}
+
 int zkf_runtime_find(struct zkf_runtime *runtime, const struct zkf_settings *settings)
 {
 	if (*settings->runtime_dir)

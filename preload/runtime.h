@@ -26,6 +26,9 @@ struct zkf_runtime {
 /* zkf_runtime_find - 0, or -EINVAL (logged): ZKFLOCK_RUNTIME_DIR is relative or too long for a socket's address */
 int zkf_runtime_find(struct zkf_runtime *runtime, const struct zkf_settings *settings);
 
+/* zkf_runtime_usable - would zkf_runtime_find succeed?  Logs nothing. */
+bool zkf_runtime_usable(const struct zkf_settings *settings);
+
 /*
  * zkf_runtime_trust - may a keeper in this directory be believed?
  *

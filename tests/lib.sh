@@ -93,7 +93,8 @@ contains() {
 
 # signal SIGNAL PID - to a process of this test, if it is still that: a pid that was reaped may be another's by now
 signal() {
-	{ grep -qzxF "ZKF_TAG=$T" "/proc/$2/environ"; } 2>/dev/null && kill "-$1" "$2" 2>/dev/null
+	{ grep -qzxF "ZKF_TAG=$T" "/proc/$2/environ" || grep -qx "PPid:.$$" "/proc/$2/status"; } 2>/dev/null &&
+		kill "-$1" "$2" 2>/dev/null
 }
 
 # end PID... - SIGTERM, SIGKILL after 5 s, reap
