@@ -32,7 +32,11 @@ struct zkf_listing {
 	int kind; /* enum zkf_kind */
 	struct names locks, claims;
 	/* The claims of the present lock that were there before the present one. */
-	struct zkf_ranges earlier;
+	struct earlier {
+		char host[ZKF_HOST_BYTES];
+		struct zkf_ranges ranges;
+	} *earlier;
+	size_t earlier_count;
 	struct zkf_claim_id id;
 	struct zkf_claim_data data;
 	int64_t ctime_ms;
@@ -59,6 +63,39 @@ static int by_sequence(const void *a, const void *b)
 	return strcmp(one_bytes > 10 ? one + one_bytes - 10 : one, other_bytes > 10 ? other + other_bytes - 10 : other);
 }
 
+static void earlier_clear(struct zkf_listing *listing)
+{
+	for (size_t i = 0; i < listing->earlier_count; i++)
+		zkf_ranges_free(&listing->earlier[i].ranges);
+	free(listing->earlier);
+	listing->earlier = NULL;
+	listing->earlier_count = 0;
+}
+
+/* A host's own claims are not in each other's way. */
+static bool behind_another(const struct zkf_listing *listing)
+{
+	for (size_t i = 0; i < listing->earlier_count; i++)
+		if ((listing->id.foreign || strcmp(listing->earlier[i].host, listing->id.host)) &&
+		    zkf_ranges_conflict(&listing->earlier[i].ranges, &listing->data.ranges))
+			return true;
+	return false;
+}
+
+static void earlier_add(struct zkf_listing *listing)
+{
+	struct earlier *more =
+		zkf_reallocarray(listing->earlier, listing->earlier_count + 1, sizeof(*more)), *added;
+
+	if (!more)
+		return; /* for people only: a state may then be told too well */
+	listing->earlier = more;
+	added = &more[listing->earlier_count++];
+	*added = (struct earlier){0};
+	memcpy(added->host, listing->id.host, sizeof(added->host));
+	zkf_ranges_copy(&added->ranges, &listing->data.ranges);
+}
+
 static int names_take(struct names *names, const struct zkf_zk_result *result)
 {
 	names_free(names);
@@ -80,7 +117,7 @@ void zkf_listing_stop(struct zkf_listing *listing)
 	zkf_zk_cancel(listing->op);
 	names_free(&listing->locks);
 	names_free(&listing->claims);
-	zkf_ranges_free(&listing->earlier);
+	earlier_clear(listing);
 	zkf_claim_data_free(&listing->data);
 	free(listing);
 }
@@ -188,7 +225,7 @@ static void row_send(struct zkf_listing *listing, const char *host)
 
 	if (!strcmp(listing->id.host, zkf_session_host()))
 		state = own_state(listing, claim_name, &pid, &path);
-	if (!state && zkf_ranges_conflict(&listing->earlier, &data->ranges) && !data->confirmed)
+	if (!state && behind_another(listing) && !data->confirmed)
 		state = "waiting";
 	if (!state)
 		state = data->state[0] && strcmp(data->state, "waiting") ? data->state : "granted";
@@ -206,8 +243,7 @@ static void row_send(struct zkf_listing *listing, const char *host)
 	append_field(row, &used, path);
 	reply.text_bytes = (uint32_t)used;
 	zkf_server_send(listing->conversation, &reply, row);
-	if (zkf_ranges_raise_all(&listing->earlier, &data->ranges))
-		zkf_ranges_clear(&listing->earlier);
+	earlier_add(listing);
 }
 
 static void host_done(void *owner, const struct zkf_zk_result *result)
@@ -275,7 +311,7 @@ static void claims_done(void *owner, const struct zkf_zk_result *result)
 	struct zkf_listing *listing = owner;
 
 	listing->op = NULL;
-	zkf_ranges_clear(&listing->earlier);
+	earlier_clear(listing);
 	if (result->error && result->error != -ENOENT)
 		finish(listing, result->error);
 	else if (names_take(&listing->claims, result))
