@@ -167,8 +167,10 @@ test_sqlite_is_busy_where_one_kernel_says_so() {
 
 PROGRAM='
 import sqlite3, sys
-db = sqlite3.connect("data.db", timeout=0 if sys.argv[2] == "deferred" else 60, isolation_level=None)
+db = sqlite3.connect("data.db", timeout=60, isolation_level=None)
 db.execute("pragma journal_mode=persist")
+if sys.argv[2] == "deferred":
+    db.execute("pragma busy_timeout=0")
 done = busy = 0
 while done < int(sys.argv[1]):
     try:
@@ -378,12 +380,35 @@ torture_ends() {
 }
 nobody_waits() { [ -z "$(waiting_claims)" ]; }
 
-# waiting_claims - what each host says of its own claims of the torture's files
+# Lines "QUEUE CLAIM WORD=VALUE...": tells of claims of two hosts that want the same.  One of them must be waiting.
+CONFLICTS='
+import sys
+claims = []
+for line in sys.stdin:
+    queue, name, *words = line.split()
+    pieces = []
+    for word in words:
+        if word[:2] in ("r=", "w="):
+            for piece in word[2:].split(","):
+                start, _, end = piece.partition("-")
+                pieces.append((word[0], int(start, 16), int(end, 16) if end else 2**63 - 1))
+    for other_queue, other, others in claims:
+        if queue == other_queue and name.split("-")[0] != other.split("-")[0]:
+            for mode, start, end in pieces:
+                if any(start <= e and s <= end and "w" in mode + m for m, s, e in others):
+                    print(queue, other, others, name, pieces)
+                    break
+    claims.append((queue, name, pieces))
+'
+
+# waiting_claims - of the torture's files
 waiting_claims() {
-	local host
-	for host in "${HOSTS[@]}"; do
-		within 10 "$host" "$BUILD/zkflock" list | grep 'torture\.' | grep -w waiting
-	done
+	local queue claim
+	for queue in /zkflock/{locks,records}/s%2Ftorture.{0,1,2}; do
+		for claim in $(zkcat ls "$queue" 2>/dev/null); do
+			echo "$queue $claim $(zkcat get "$queue/$claim" 2>/dev/null)"
+		done
+	done | "$PYTHON" -c "$CONFLICTS"
 }
 
 test_random_flocks() {
