@@ -9,7 +9,7 @@
  *
  * Each holder adds itself to the counters of what it holds before, and takes itself off before it unlocks; whoever finds
  * somebody there who conflicts prints "VIOLATION ..." and exits with 2.  Prints "N locks, M refused" at the end.
- * A holder that is killed leaves its counters behind, so a killed process's marks carry its pid: see slot_owner.
+ * A holder that is killed leaves its marks behind; they carry its pid, and a dead process's are void.
  * SPDX-License-Identifier: Apache-2.0
  */
 #define _GNU_SOURCE
