@@ -27,6 +27,7 @@ bench_start() {
 	fi
 	trap 'oneTimeTearDown' EXIT
 	trap 'exit 130' INT TERM
+	# shellcheck disable=SC2119
 	zk_start || exit 2
 	for name; do host "$name"; done
 }

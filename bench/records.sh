@@ -7,6 +7,7 @@
 #
 # Prints, one a line:  cycles_per_second N (of both)   zookeeper_operations_per_cycle N   zookeeper_operations N
 #                      idle_operations_per_second N    kernel_cycles_per_second N (both processes, no library)
+#                      claims WHAT EACH HOST HAS
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154
 . "$(dirname "$0")/lib.sh"
@@ -35,6 +36,8 @@ before=$(packets) start=$(now_ms)
 both "$seconds"
 busy=$(($(packets) - before)) busy_ms=$(($(now_ms) - start))
 ours=$CYCLES
+queue=/zkflock/records/s%2Fbench.dat
+have=$(for claim in $(zkcat ls $queue); do zkcat get "$queue/$claim" | tr ' ' '\n' | grep '^[rw]='; done | sort | paste -sd' ')
 MODE=native both "$seconds"
 awk -v cycles="$ours" -v seconds="$seconds" -v busy=$busy -v busy_ms=$busy_ms -v idle=$idle -v idle_ms=$idle_ms \
 	-v kernel="$CYCLES" 'BEGIN {
@@ -45,3 +48,4 @@ awk -v cycles="$ours" -v seconds="$seconds" -v busy=$busy -v busy_ms=$busy_ms -v
 		printf "idle_operations_per_second %.1f\n", idle * 1000 / idle_ms
 		printf "kernel_cycles_per_second %d\n", kernel / seconds
 	}'
+echo "claims $have"

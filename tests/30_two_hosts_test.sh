@@ -242,7 +242,7 @@ test_sqlite_writers_keep_each_other_out() {
 
 # Writers by turns: sqlite polls with its busy timeout.
 test_sqlite_writers_take_turns() {
-	local pids=() host i
+	local pids=() host i ended
 	for host in alpha beta; do
 		sqlite_on $host 'create table if not exists turns(n); insert into turns values(0)' >/dev/null
 		spawn $host sh -c 'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
@@ -252,7 +252,8 @@ test_sqlite_writers_take_turns() {
 	for i in "${pids[@]}"; do
 		wait_until 60 gone "$i"
 		wait "$i"
-		assertEquals "all updates: $(cat "$spawned_out.err")" 0 $?
+		ended=$?
+		assertEquals "all updates: $(cat "$spawned_out.err")" 0 $ended
 	done
 	for host in alpha beta; do assertEquals "$host" ok "$(sqlite_on $host 'pragma integrity_check')"; done
 }
