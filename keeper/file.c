@@ -292,7 +292,7 @@ int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, 
 	if (!directory)
 		return -errno;
 	while (!error && (entry = readdir(directory)) != NULL) {
-		uint64_t dev, ino;
+		uint64_t dev = 0, ino = 0;
 
 		if (entry->d_name[0] == '.' || zkf_file_identity(dirfd(directory), entry->d_name, &dev, &ino) ||
 		    dev != file->key.dev || ino != file->key.ino)

@@ -379,7 +379,7 @@ static bool try_grant(struct zkf_lock *lock, struct zkf_demand *demand)
 	    !wanted_elsewhere(lock, demand->start, demand->end, demand->mode))
 		cover(demand, ZKF_DEMAND_PINNED);
 	else if (may_pass(lock, demand))
-		cover(demand, demand->overlaps_own ? ZKF_DEMAND_PINNED : ZKF_DEMAND_SOFT);
+		cover(demand, demand->many_own ? ZKF_DEMAND_PINNED : ZKF_DEMAND_SOFT);
 	else
 		return false;
 	return true;
@@ -644,6 +644,11 @@ static void demand_timer_fired(struct zkf_timer *timer)
 	struct zkf_demand *demand = (struct zkf_demand *)((char *)timer - offsetof(struct zkf_demand, timer));
 	struct zkf_lock *lock = demand->lock;
 
+	if (demand->held) {
+		refuse(demand, NULL); /* it undoes its kernel lock and waits without */
+		zkf_lock_touch(lock);
+		return;
+	}
 	if (!demand->nonblock) {
 		patience_ends(demand);
 		return;
@@ -668,7 +673,8 @@ void zkf_lock_add(struct zkf_lock *lock, struct zkf_demand *demand)
 	lock->demands_last = &demand->next;
 	demand->timer.fire = demand_timer_fired;
 	zkf_timer_arm(&demand->timer,
-	              demand->arrived_ns + (demand->nonblock ? answer_within_ns : ZKF_PATIENCE_MS * ZKF_NS_PER_MS));
+	              demand->arrived_ns +
+	                      (demand->nonblock || demand->held ? answer_within_ns : ZKF_PATIENCE_MS * ZKF_NS_PER_MS));
 	zkf_deadlock_start(demand);
 	zkf_lock_touch(lock);
 }

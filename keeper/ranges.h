@@ -50,6 +50,9 @@ bool zkf_ranges_covers(const struct zkf_ranges *set, int64_t start, int64_t end,
 /* zkf_ranges_conflicting - the first range that overlaps [start, end], where not both are shared; NULL: none */
 const struct zkf_range *zkf_ranges_conflicting(const struct zkf_ranges *set, int64_t start, int64_t end, uint8_t mode);
 
+/* zkf_ranges_within - how many ranges of the set overlap [start, end] */
+size_t zkf_ranges_within(const struct zkf_ranges *set, int64_t start, int64_t end);
+
 /* zkf_ranges_conflict - do two sets, of two owners, conflict? */
 bool zkf_ranges_conflict(const struct zkf_ranges *a, const struct zkf_ranges *b);
 

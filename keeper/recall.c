@@ -290,8 +290,8 @@ static bool somebody_asks(const struct zkf_lock *lock, int64_t waited_ns)
 /*
  * A pinned call that waits inside the kernel, behind a holder of this host, holds nothing.  The kernel would not let it
  * keep others out, so its pin ends when somebody asks who does not wait, or has waited very long: it becomes a soft
- * demand, finds out by the generation if its cover has gone, and asks again.  But not if its owner holds records in that
- * range already: it could not be put back to them exactly.
+ * demand, finds out by the generation if its cover has gone, and asks again.  But not if its owner holds too many records
+ * in that range to be put back to them exactly.
  */
 static void pins_soften(struct zkf_lock *lock)
 {
@@ -304,7 +304,7 @@ static void pins_soften(struct zkf_lock *lock)
 			continue;
 		if (lock->key.kind == ZKF_RECORD)
 			zkf_file_held_by(demand->file, demand->pid, demand->posix, &own);
-		if (!zkf_ranges_conflicting(&own, demand->start, demand->end, ZKF_EXCLUSIVE))
+		if (zkf_ranges_within(&own, demand->start, demand->end) <= ZKF_HOLDINGS_MAX)
 			demand->state = ZKF_DEMAND_SOFT;
 		zkf_ranges_free(&own);
 	}

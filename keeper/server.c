@@ -194,8 +194,7 @@ static void fill_in_holdings(struct zkf_demand *demand, int fd, bool ofd)
 		zkf_file_held_through(fd, flock_kind ? "FLOCK" : "OFDLCK", &held);
 	else
 		zkf_file_held_by(demand->file, demand->pid, true, &held);
-	demand->overlaps_own =
-		!flock_kind && zkf_ranges_conflicting(&held, demand->start, demand->end, ZKF_EXCLUSIVE) != NULL;
+	demand->many_own = zkf_ranges_within(&held, demand->start, demand->end) > ZKF_HOLDINGS_MAX;
 	demand->owner_holds = zkf_ranges_covers(&held, demand->start, demand->end, demand->mode);
 	/*
 	 * A conversion that has to wait drops the old lock first: as the kernel does, and else two hosts that convert would

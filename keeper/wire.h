@@ -47,6 +47,12 @@ enum zkf_op {
 /* The last byte that a lock can reach: l_len == 0 means [start, ZKF_RANGE_MAX]. */
 #define ZKF_RANGE_MAX INT64_MAX
 
+/*
+ * An owner that holds no more pieces than this within a range gets exactly those back when a lock of the range comes to
+ * nothing (preload/holdings.h).
+ */
+#define ZKF_HOLDINGS_MAX 64
+
 struct zkf_request {
 	uint32_t magic;  /* ZKF_WIRE_MAGIC */
 	uint8_t op;      /* enum zkf_op */

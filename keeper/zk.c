@@ -633,7 +633,7 @@ void zkf_zk_close(bool end_session)
 		while (list->first) {
 			struct zkf_zk_op *op = list->first;
 
-			list_remove(list, op);
+			list_remove(list, op); /* NOLINT(clang-analyzer-unix.Malloc): the list forgets it here */
 			if (op->done) { /* whoever has not cancelled it learns that it is over */
 				op->rc = ZCLOSING;
 				op_report(op);
@@ -642,7 +642,7 @@ void zkf_zk_close(bool end_session)
 		}
 	}
 	while (tickets)
-		ticket_free(tickets);
+		ticket_free(tickets); /* NOLINT(clang-analyzer-unix.Malloc): takes itself out of the list */
 	atomic_store(&connected_flag, false);
 }
 

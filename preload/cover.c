@@ -18,13 +18,14 @@
  *                                keeper dies                                -> ASK
  *     CONFIRM  kernel lock held  COVERED, cover good                        -> DONE 0
  *                                COVERED, cover gone again; keeper dies     -> CONFIRM
- *                                BUSY, no answer in time                    -> unlock, ASK
+ *                                BUSY, no answer in time                    -> undo, ASK
  *                                UNMAPPED, LOCAL                            -> DONE 0
- *                                FAILED, no keeper                          -> unlock, DONE with the error
+ *                                FAILED, no keeper                          -> undo, DONE with the error
+ *                                signal                                     -> undo, DONE -EINTR
  *
  * In CONFIRM the kernel's lock is kept, because the owner may have held it before this call: who asks again for what
- * he holds must not lose it to another for a moment.  That phase hides signals and is bounded in time: giving up there
- * would mean to choose between a lock that the program does not know of and one that it wrongly believes in.
+ * he holds must not lose it to another for a moment.  "Undo" leaves the owner with what he held before the call
+ * (holdings.h).
  */
 #define _GNU_SOURCE
 #include "cover.h"
@@ -78,14 +79,11 @@ static int kernel_lock(const struct zkf_lock *lock, int conversation)
 	return zkf_real_record_lock(lock->fd, lock->command, &range, conversation, lock->patience.cancellable);
 }
 
-static void kernel_unlock(const struct zkf_lock *lock)
+/* Undo kernel_lock: the owner is left with what he held before. */
+static void kernel_restore(struct zkf_lock *lock)
 {
-	struct flock64 range = kernel_range(lock, F_UNLCK);
-
-	if (lock->kind == ZKF_FLOCK)
-		zkf_real_flock(lock->fd, LOCK_UN);
-	else
-		zkf_real_fcntl(lock->fd, lock->flags & ZKF_FLAG_OFD ? F_OFD_SETLK : F_SETLK64, (long)&range);
+	zkf_holdings_restore(&lock->before, lock->fd, lock->kind, lock->flags & ZKF_FLAG_OFD, lock->mode, lock->start,
+	                     lock->end);
 	zkf_cover_unlocked(lock->fd, lock->kind);
 }
 
@@ -208,6 +206,8 @@ static enum zkf_step take_covered(struct zkf_lock *lock, const struct zkf_conver
 	}
 	if (!page)
 		return ZKF_STEP_ASK;
+	zkf_holdings_read(&lock->before, lock->fd, lock->dev, lock->ino, lock->kind, lock->flags & ZKF_FLAG_OFD, lock->start,
+	                  lock->end);
 	*result = kernel_lock(lock, conversation->fd);
 	if (*result)
 		return ZKF_STEP_DONE;
@@ -230,8 +230,10 @@ static enum zkf_step take(struct zkf_lock *lock, struct zkf_conversation *conver
 		 * A conversion to exclusive that fails has lost the shared lock, flock(2) says; whoever held the
 		 * exclusive one already was not told "busy".
 		 */
-		if (lock->kind == ZKF_FLOCK && lock->mode == ZKF_EXCLUSIVE)
-			kernel_unlock(lock);
+		if (lock->kind == ZKF_FLOCK && lock->mode == ZKF_EXCLUSIVE) {
+			zkf_real_flock(lock->fd, LOCK_UN);
+			zkf_cover_unlocked(lock->fd, lock->kind);
+		}
 		*result = -EWOULDBLOCK;
 		return ZKF_STEP_DONE;
 	default:
@@ -288,9 +290,14 @@ static enum zkf_step ask(struct zkf_lock *lock, int *result)
 	return step;
 }
 
-static enum zkf_step give_up_confirming(struct zkf_lock *lock, enum zkf_step step)
+/* Without the lock; with step ASK the call begins anew, unless a signal has come that ends it. */
+static enum zkf_step give_up_confirming(struct zkf_lock *lock, enum zkf_step step, int *result)
 {
-	kernel_unlock(lock);
+	kernel_restore(lock);
+	if (step == ZKF_STEP_ASK && lock->interrupted) {
+		*result = -EINTR;
+		return ZKF_STEP_DONE;
+	}
 	return step;
 }
 
@@ -309,15 +316,28 @@ static enum zkf_step judge_confirmation(struct zkf_lock *lock, const struct zkf_
 		*result = 0;
 		return ZKF_STEP_DONE;
 	case ZKF_BUSY:
-		return give_up_confirming(lock, ZKF_STEP_ASK);
+		return give_up_confirming(lock, ZKF_STEP_ASK, result);
 	default:
 		if (!keeper_error(reply, result))
 			*result = log_trouble(lock, ZKF_LOG_ERROR, "an answer that makes no sense", -EPROTO);
-		return give_up_confirming(lock, ZKF_STEP_DONE);
+		return give_up_confirming(lock, ZKF_STEP_DONE, result);
 	}
 }
 
-static enum zkf_step confirm_once(struct zkf_lock *lock, const struct zkf_patience *patience, int *result)
+/*
+ * A signal while a blocking call confirms.  What its owner held before the kernel was asked can be put back exactly, so
+ * that the call ends; if that was not looked at (the fast path), it waits for the answer, which decides, but not for ever.
+ */
+static enum zkf_step signal_came(struct zkf_lock *lock, struct zkf_patience *patience, int *result)
+{
+	lock->interrupted = true;
+	if (lock->before.known)
+		return give_up_confirming(lock, ZKF_STEP_ASK, result);
+	*patience = zkf_patience_bounded(lock->settings);
+	return ZKF_STEP_CONFIRM;
+}
+
+static enum zkf_step confirm_once(struct zkf_lock *lock, struct zkf_patience *patience, int *result)
 {
 	struct zkf_conversation conversation;
 	struct zkf_reply reply;
@@ -328,21 +348,28 @@ static enum zkf_step confirm_once(struct zkf_lock *lock, const struct zkf_patien
 		step = judge_confirmation(lock, &conversation, &reply, result);
 	} else if (error == -ECONNRESET) {
 		step = ZKF_STEP_CONFIRM;
+	} else if (error == -EINTR) {
+		step = signal_came(lock, patience, result);
 	} else if (error == -ETIMEDOUT && !lock->patience.deadline_ns) {
-		step = give_up_confirming(lock, ZKF_STEP_ASK);
+		step = give_up_confirming(lock, ZKF_STEP_ASK, result);
 	} else if (error == -ENOLCK && alone_allowed(lock)) {
 		*result = 0;
 	} else {
 		*result = trouble(lock, error);
-		step = give_up_confirming(lock, ZKF_STEP_DONE);
+		step = give_up_confirming(lock, ZKF_STEP_DONE, result);
 	}
 	zkf_conversation_close(&conversation);
 	return step;
 }
 
+/*
+ * The keeper answers within its connect_timeout, whatever happens.  A blocking call waits for that as for its lock: a
+ * handler without SA_RESTART ends it.
+ */
 static enum zkf_step confirm(struct zkf_lock *lock, int *result)
 {
-	struct zkf_patience patience = zkf_patience_bounded(lock->settings);
+	const struct zkf_patience bounded = zkf_patience_bounded(lock->settings);
+	struct zkf_patience patience = lock->patience.deadline_ns ? bounded : (struct zkf_patience){ 0 };
 	enum zkf_step step;
 
 	for (;;) {
@@ -350,11 +377,14 @@ static enum zkf_step confirm(struct zkf_lock *lock, int *result)
 		if (step != ZKF_STEP_CONFIRM)
 			return step;
 		/* The cover is there, the lease is not yet, or a new keeper is on its way. */
-		if (!zkf_patience_pause(&patience, 10 * NS_PER_MS))
+		if (zkf_patience_pause(&patience, 10 * NS_PER_MS) == -EINTR)
+			step = signal_came(lock, &patience, result);
+		if (step != ZKF_STEP_CONFIRM)
+			return step;
+		if (zkf_real_now_ns() < bounded.deadline_ns)
 			continue;
-		step = give_up_confirming(lock, lock->patience.deadline_ns ? ZKF_STEP_DONE : ZKF_STEP_ASK);
 		*result = trouble(lock, -ETIMEDOUT);
-		return step;
+		return give_up_confirming(lock, lock->patience.deadline_ns ? ZKF_STEP_DONE : ZKF_STEP_ASK, result);
 	}
 }
 

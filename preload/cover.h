@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "conversation.h"
+#include "holdings.h"
 #include "keeper/wire.h"
 #include "settings.h"
 
@@ -30,6 +31,8 @@ struct zkf_lock {
 	uint64_t dev, ino;
 	const struct zkf_settings *settings;
 	struct zkf_patience patience;
+	struct zkf_holdings before; /* what its owner held when the kernel was asked; cover.c's own */
+	bool interrupted;           /* a signal that the kernel would have reported has not been yet; cover.c's own */
 };
 
 /*
@@ -38,7 +41,7 @@ struct zkf_lock {
  * held  the kernel's lock has been taken already, by the fast path, whose cover went meanwhile
  *
  * Returns 0; -EWOULDBLOCK (flock) or -EAGAIN (they are the same); -EINTR; -EDEADLK; -ENOLCK (no keeper, no ZooKeeper);
- * or what the kernel says.  After an error the kernel's lock is not held through this call.
+ * or what the kernel says.  After an error the owner holds what he held before.
  */
 int zkf_cover_lock(struct zkf_lock *lock, bool held);
 

