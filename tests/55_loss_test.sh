@@ -10,6 +10,7 @@
 # shellcheck disable=SC2154 # lib.sh's
 ZKFLOCK_TEST_LOG=info
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib_loss.sh"
 
 eval "$(declare -f oneTimeSetUp | sed 's/^oneTimeSetUp/common_set_up/')"
 oneTimeSetUp() {
@@ -19,37 +20,6 @@ oneTimeSetUp() {
 	printf '%s\n' "map $T/beta/s/kill s/kill/%r" "map $T/beta/s/warn s/warn/%r" >>"$T/beta/zkflock.conf"
 	mkdir "$T"/{alpha,beta}/s/{kill,warn}
 }
-
-# ticker HOST FILE OUT - a job under flock(1) that writes the time in ms to OUT ten times a second; $ticker is its pid
-ticker() {
-	rm -f "$3"
-	spawn "$1" flock "$2" bash -c 'while :; do echo $((${EPOCHREALTIME/./} / 1000)) >>"$1"; read -rt 0.1 <>"$2"; done' \
-		ticker "$3" "$T/nap"
-	ticker=$spawned
-	wait_until 10 test -s "$3" || fail "no ticker on $1"
-}
-
-# nap SECONDS - where time itself is the subject
-nap() {
-	local fd nothing
-	exec {fd}<>"$T/nap"
-	read -rt "$1" -u "$fd" nothing
-	exec {fd}>&-
-}
-
-# started FILE, standing FILE - does something write to it?
-grows() { [ "$(stat -c %s "$1")" != "$2" ]; }
-started() { wait_until 10 grows "$1" "$(stat -c %s "$1")"; }
-standing() {
-	local size
-	size=$(stat -c %s "$1")
-	nap 0.6
-	! grows "$1" "$size"
-}
-frozen() { wait_until "$2" standing "$1"; }
-state_of() { sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null; }
-keeper_is_not() { [ "$(keeper_pid "$1")" ] && [ "$(keeper_pid "$1")" != "$2" ]; }
-logged() { grep -q "$2" "$T/$1/run/log"; }
 
 # A keeper is killed while a program of its host holds.  The guard starts another one, which takes the session over: the
 # other host sees no gap, and the lock is free when it is unlocked.

@@ -169,7 +169,8 @@ claims_are() { [ "$(claims "$1" "$2")" = "$3" ]; }
 
 # ---- hosts -----------------------------------------------------------------------------------------------------------
 
-# host NAME [LINE...] - make a host; LINEs go into its configuration; SESSION_TIMEOUT is 6s unless set
+# host NAME [LINE...] - make a host; LINEs go into its configuration; SESSION_TIMEOUT is 6s unless set, TICK_TIME 500ms,
+# ENSEMBLE the server of zk_start, ZK_ROOT /zkflock
 host() {
 	local name=$1
 	shift
@@ -182,8 +183,8 @@ host() {
 		return
 	fi
 	mkdir -p "$T/$name/s"
-	printf '%s\n' "ensemble 127.0.0.1:$ZK_PORT" 'root /zkflock' \
-		"session_timeout ${SESSION_TIMEOUT:-6s}" 'tick_time 500ms' \
+	printf '%s\n' "ensemble ${ENSEMBLE:-127.0.0.1:$ZK_PORT}" "root ${ZK_ROOT:-/zkflock}" \
+		"session_timeout ${SESSION_TIMEOUT:-6s}" "tick_time ${TICK_TIME:-500ms}" \
 		"map $T/$name/s s/%r" "$@" >"$T/$name/zkflock.conf"
 }
 
