@@ -84,6 +84,9 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
 /* A claim that may overtake looks again this often while it waits; and after at most this long when it had to undo. */
 #define ZKF_LOOK_AGAIN_MS 500
 #define ZKF_OVERTAKE_AGAIN_MS 4
+/* Without a connection for this part of the session timeout, the servers' names are looked up: they may have moved. */
+#define ZKF_LOOK_UP_FIRST_PART 6
+#define ZKF_LOOK_UP_AGAIN_PART 3
 /* After a failed allocation or an unexpected answer, try again this much later. */
 #define ZKF_RETRY_MS 100
 

@@ -43,7 +43,7 @@
 #define CONFIG_BYTES_MAX (4 << 20)
 
 /* Exit codes, documented in zkflockd(8). */
-enum { EXIT_OK = 0, EXIT_TROUBLE = 1, EXIT_USAGE = 2, EXIT_CONFIG = 3 };
+enum { EXIT_OK = 0, EXIT_TROUBLE = 1, EXIT_USAGE = 2, EXIT_CONFIG = 3, EXIT_AGAIN = 100 /* to the guard only */ };
 
 /* Written by main. */
 static int ready_fd = -1;
@@ -221,7 +221,7 @@ static void signal_ready(struct zkf_source *source, uint32_t events)
 		return;
 	if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) {
 		zkf_log(ZKF_LOG_INFO, "keeper ending signal=%d", (int)info.ssi_signo);
-		zkf_loop_stop();
+		zkf_loop_stop_for(ZKF_STOP_END);
 	} else if (info.ssi_signo == SIGHUP) {
 		reload_config();
 	}
@@ -287,8 +287,10 @@ static int start_parts(int directory, const char *path)
 	int error;
 
 	error = zkf_session_init(&config, &events);
-	if (error)
+	if (error == -EINVAL)
 		return give_up(EXIT_CONFIG, "no ensemble is set; allowed: ensemble host:port,host:port,...");
+	if (error)
+		return give_up(EXIT_CONFIG, "ensemble: %s", strerror(-error));
 	zkf_lock_init(config.connect_timeout_ms);
 	zkf_loop_after_each(zkf_lock_step_dirty);
 	error = zkf_publish_init(directory, everybody ? 0644 : 0600);
@@ -311,15 +313,17 @@ static int start_parts(int directory, const char *path)
 
 static int serve(int directory, const char *path)
 {
-	int code = start_parts(directory, path), error;
+	int code = start_parts(directory, path), reason;
 
 	if (code)
 		return code;
 	zkf_log(ZKF_LOG_INFO, "keeper started pid=%d version=%s directory=%s", (int)getpid(), ZKF_VERSION, path);
-	error = zkf_loop_run();
+	reason = zkf_loop_run();
+	if (reason == ZKF_STOP_RESTART)
+		_exit(EXIT_AGAIN); /* not a word to the server, nothing put away: as if killed */
 	unlinkat(directory, "socket", 0);
-	if (error)
-		return give_up(EXIT_TROUBLE, "loop: %s", strerror(-error));
+	if (reason < 0)
+		return give_up(EXIT_TROUBLE, "loop: %s", strerror(-reason));
 	/* With a lock in use the session must live on: a new keeper or its timeout decides, not we. */
 	if (zkf_lock_any_in_use())
 		zkf_log(ZKF_LOG_WARN, "keeper ended why=\"locks are in use: the session is left to time out\"");
@@ -370,9 +374,10 @@ static int guard(void)
 			if (errno != EINTR)
 				return EXIT_TROUBLE;
 		kept_pid = 0;
-		if (WIFEXITED(status))
+		if (WIFEXITED(status) && WEXITSTATUS(status) != EXIT_AGAIN)
 			return WEXITSTATUS(status);
-		zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d ended signal=%d action=restart", (int)pid, WTERMSIG(status));
+		if (WIFSIGNALED(status))
+			zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d ended signal=%d action=restart", (int)pid, WTERMSIG(status));
 		/* At once the first times: the lease runs.  One that dies of its own start must not eat the machine. */
 		if (++restarts > 5)
 			usleep(restarts < 50 ? (useconds_t)restarts * 20000 : 1000000);

@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -86,6 +87,9 @@ static pthread_mutex_t arrived_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct arrival *arrived_first, **arrived_last = &arrived_first;
 /* Written by the client thread (session events), read by the loop. */
 static atomic_bool connected_flag, expired_flag, session_event;
+/* Written by the client threads, read by the loop; under the mutex. */
+static pthread_mutex_t trouble_mutex = PTHREAD_MUTEX_INITIALIZER;
+static char connect_trouble[ZKF_ZK_TROUBLE_BYTES];
 
 static void wake_loop(void)
 {
@@ -107,6 +111,40 @@ static void hand_over(struct arrival *arrival)
 	wake_loop();
 }
 
+/*
+ * Any thread.  The client tells what became of a connection in its log only:
+ *     ...: Socket 127.0.0.1:2181 zk retcode=-4, errno=111(Connection refused): server refused to accept the client
+ */
+static void note_trouble(const char *message)
+{
+	const char *socket_at = strstr(message, ": Socket "), *why = strstr(message, ", errno=");
+	const char *address = socket_at ? socket_at + strlen(": Socket ") : NULL;
+	bool hung_up = strstr(message, "failed while receiving") || strstr(message, "(Host is down)");
+
+	why = why ? strchr(why, '(') : NULL;
+	if (!address || !why)
+		return;
+	pthread_mutex_lock(&trouble_mutex);
+	snprintf(connect_trouble, sizeof(connect_trouble), "%.*s: %.*s", (int)strcspn(address, " "), address,
+	         hung_up ? 200 : (int)strcspn(why + 1, ")"),
+	         hung_up ? "the server hangs up: it has no quorum, is read-only, or has too many clients" : why + 1);
+	pthread_mutex_unlock(&trouble_mutex);
+}
+
+void zkf_zk_trouble(char phrase[ZKF_ZK_TROUBLE_BYTES])
+{
+	pthread_mutex_lock(&trouble_mutex);
+	memcpy(phrase, connect_trouble, ZKF_ZK_TROUBLE_BYTES);
+	pthread_mutex_unlock(&trouble_mutex);
+}
+
+static void trouble_is_over(void)
+{
+	pthread_mutex_lock(&trouble_mutex);
+	connect_trouble[0] = 0;
+	pthread_mutex_unlock(&trouble_mutex);
+}
+
 /* Client thread. */
 static void session_watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
@@ -115,6 +153,8 @@ static void session_watcher(zhandle_t *zh, int type, int state, const char *path
 	(void)context;
 	if (type != ZOO_SESSION_EVENT)
 		return;
+	if (state == ZOO_CONNECTED_STATE)
+		trouble_is_over();
 	atomic_store(&connected_flag, state == ZOO_CONNECTED_STATE);
 	if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
 		atomic_store(&expired_flag, true);
@@ -464,6 +504,8 @@ static int error_of(int rc)
 		return -EACCES;
 	case ZNOTREADONLY:
 		return -EROFS;
+	case ZNOCHILDRENFOREPHEMERALS:
+		return -ENOTDIR;
 	case ZSYSTEMERROR: /* ours, see complete_data; a server never sends it */
 		return -ENOMEM;
 	default:
@@ -486,6 +528,8 @@ const char *zkf_zk_error_name(int error)
 		return "not authorised by the node's ACL";
 	case -EROFS:
 		return "server is read-only (no quorum)";
+	case -ENOTDIR:
+		return "its parent is an ephemeral node";
 	case -ENOMEM:
 		return "out of memory";
 	case -EINPROGRESS:
@@ -577,6 +621,7 @@ static void client_log(const char *message)
 	static _Atomic int64_t last_ns; /* any thread */
 	int64_t now = zkf_now_ns();
 
+	note_trouble(message);
 	if (now - atomic_load(&last_ns) < 5000 * ZKF_NS_PER_MS)
 		return;
 	atomic_store(&last_ns, now);

@@ -18,6 +18,7 @@
 struct zkf_zk_result {
 	/*
 	 * 0; -ENOENT no node; -EEXIST; -ENOTEMPTY; -ESTALE version differs; -EACCES; -EROFS read-only server;
+	 * -ENOTDIR the parent is ephemeral;
 	 * -ENOMEM; -EINPROGRESS: the connection was lost and the outcome is unknown (create and versioned set only:
 	 * all else is repeated until it is known); -EIO anything else.
 	 */
@@ -45,6 +46,8 @@ struct zkf_zk_watch {
 	void (*fire)(struct zkf_zk_watch *watch);
 	struct zkf_zk_ticket *ticket;
 };
+
+#define ZKF_ZK_TROUBLE_BYTES 160
 
 #define ZKF_ZK_PERSISTENT 0
 #define ZKF_ZK_EPHEMERAL 1
@@ -75,6 +78,8 @@ int zkf_zk_open(const char *servers, int timeout_ms, int64_t session_id, const c
 void zkf_zk_close(bool end_session);
 
 bool zkf_zk_connected(void);
+/* zkf_zk_trouble - what the last attempt to connect met, one phrase for people; "" when there was none, or it succeeded */
+void zkf_zk_trouble(char phrase[ZKF_ZK_TROUBLE_BYTES]);
 bool zkf_zk_expired(void);           /* a server said so; the handle is dead */
 int zkf_zk_timeout_ms(void);         /* negotiated, once connected */
 int64_t zkf_zk_session_id(void);     /* once connected */

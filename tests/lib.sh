@@ -160,7 +160,7 @@ zk_stop() {
 }
 
 # zkcat VERB PATH... - see tests/probes/zkcat.c
-zkcat() { timeout 20 "$PROBES/zkcat" "127.0.0.1:$ZK_PORT" "$@"; }
+zkcat() { timeout 20 "$PROBES/zkcat" "${ENSEMBLE:-127.0.0.1:$ZK_PORT}" "$@"; }
 
 # claims KIND FILE - number of claims in the queue of a file below s; KIND is locks (flock) or records (fcntl)
 claims() { zkcat count "/zkflock/$1/s%2F$2"; }

@@ -58,15 +58,15 @@ server_config() {
 	done
 }
 
-# server_start I - without waiting for it
+# server_start I - without waiting for it; ZK_FLAGS go to java
 server_start() {
 	mkdir -p "$T/zk$1"
 	echo "$1" >"$T/zk$1/myid"
 	server_config "$1" >"$T/zk$1/zoo.cfg"
+	# shellcheck disable=SC2086 # several, or none
 	env -u ZKF_TAG java -Xmx96m -Xshare:auto -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
 		-Dznode.container.checkIntervalMs=1000 -Dzookeeper.preAllocSize=512 -Dzookeeper.cnxTimeout=1000 \
-		-Dzookeeper.root.logger=WARN,CONSOLE \
-		-cp /etc/zookeeper/conf:/usr/share/java/zookeeper.jar${ZK_LOG:+:/usr/share/java/slf4j-log4j12.jar:/usr/share/java/log4j-1.2.jar} \
+		-Dzookeeper.root.logger=WARN,CONSOLE $ZK_FLAGS -cp /etc/zookeeper/conf:/usr/share/java/zookeeper.jar \
 		org.apache.zookeeper.server.quorum.QuorumPeerMain "$T/zk$1/zoo.cfg" </dev/null >>"$T/zk$1/log" 2>&1 &
 	SERVERS[$1]=$!
 	unset "STOPPED[$1]"
@@ -153,8 +153,6 @@ ensemble_stop() {
 	for i in 1 2 3; do server_stop $i KILL; done
 	proxy_stop
 }
-
-zkcat() { timeout 20 "$PROBES/zkcat" "$ENSEMBLE" "$@"; }
 
 eval "$(declare -f oneTimeTearDown | sed 's/^oneTimeTearDown/common_tear_down/')"
 oneTimeTearDown() {
