@@ -21,6 +21,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../mapping/config.h"
@@ -342,6 +343,39 @@ static void guard_forwards(int number)
 		kill(kept_pid, number);
 }
 
+/* How long a keeper may be stopped before the guard replaces it; after how long a life its death is the first again. */
+#define STOPPED_MS 500
+#define STEADY_S 60
+
+/*
+ * Waits for the keeper's end; returns its status.  A keeper that is stopped (SIGSTOP) is as good as dead: nobody moves the
+ * lease, and when it runs out nobody stops the holders.  It is killed, unless it goes on at once; the next one takes over.
+ */
+static int keeper_wait(pid_t pid)
+{
+	const struct timespec pause = {.tv_nsec = STOPPED_MS * ZKF_NS_PER_MS};
+	bool stopped = false;
+	int status;
+
+	for (;;) {
+		pid_t found = waitpid(pid, &status, WUNTRACED | WCONTINUED | (stopped ? WNOHANG : 0));
+
+		if (found < 0 && errno != EINTR)
+			return EXIT_TROUBLE << 8; /* as if it had said so */
+		if (found == pid && (WIFEXITED(status) || WIFSIGNALED(status)))
+			return status;
+		if (found == 0) {
+			zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d action=SIGKILL why=\"it is stopped\"", (int)pid);
+			kill(pid, SIGKILL);
+			stopped = false;
+		} else if (found == pid) {
+			stopped = WIFSTOPPED(status);
+		}
+		if (stopped)
+			nanosleep(&pause, NULL); /* cut short by a signal to be forwarded: killed a little sooner */
+	}
+}
+
 /*
  * Forks the keeper and stays behind to start it again when it dies, because a keeper that is gone can't stop anybody
  * before its session ends.  Returns -1 in the keeper; in the guard, after an orderly end, the exit code.
@@ -355,6 +389,7 @@ static int guard(void)
 	sigaction(SIGINT, &forward, NULL);
 	sigaction(SIGHUP, &forward, NULL);
 	for (;;) {
+		int64_t started_ns = zkf_now_ns();
 		pid_t pid = fork();
 
 		if (pid == 0) {
@@ -370,15 +405,15 @@ static int guard(void)
 			close(ready_fd); /* the first keeper's to answer; who starts again later finds the socket */
 			ready_fd = -1;
 		}
-		while (waitpid(pid, &status, 0) < 0)
-			if (errno != EINTR)
-				return EXIT_TROUBLE;
+		status = keeper_wait(pid);
 		kept_pid = 0;
 		if (WIFEXITED(status) && WEXITSTATUS(status) != EXIT_AGAIN)
 			return WEXITSTATUS(status);
 		if (WIFSIGNALED(status))
 			zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d ended signal=%d action=restart", (int)pid, WTERMSIG(status));
 		/* At once the first times: the lease runs.  One that dies of its own start must not eat the machine. */
+		if (zkf_now_ns() - started_ns > STEADY_S * 1000 * ZKF_NS_PER_MS)
+			restarts = 0;
 		if (++restarts > 5)
 			usleep(restarts < 50 ? (useconds_t)restarts * 20000 : 1000000);
 	}
