@@ -37,6 +37,7 @@
 #include "server.h"
 #include "session.h"
 #include "state.h"
+#include "waiting.h"
 #include "zk.h"
 
 #define SYSTEM_DIRECTORY "/run/zkflock"
@@ -463,6 +464,7 @@ int main(int argc, char **argv)
 	}
 	umask(022);
 	zkf_fault_init();
+	zkf_waiting_init();
 	zkf_log_set_level(secure_getenv("ZKFLOCK_LOG"));
 	choose_directory(path, sizeof(path));
 	code = open_directory(path, &directory);

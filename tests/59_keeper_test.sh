@@ -1,5 +1,5 @@
 #!/bin/bash
-# tests/59_keeper_test.sh - keepers that stand still, and machines whose clocks jump
+# tests/59_keeper_test.sh - keepers that stand still, machines whose clocks jump, and what keepers say of long waits
 # modes: cluster
 # limit: 180
 # SPDX-License-Identifier: Apache-2.0
@@ -111,6 +111,49 @@ test_a_machine_that_has_slept() {
 	assertEquals 'held all the time' busy "$(try beta sleepy.lock)"
 	end "$(pgrep -P "$ticker")"
 	keeper_stop sleepy
+}
+
+
+# ---- long waits ------------------------------------------------------------------------------------------------------
+
+# talkative HOST - a host whose keeper tells of waits of 0.3 s, 0.6 s, and so on
+talkative() {
+	host "$1"
+	env "ZKFLOCK_CONF=$T/$1/zkflock.conf" "ZKFLOCK_RUNTIME_DIR=$T/$1/run" ZKFLOCK_TEST_WAIT_MS=300 \
+		"$BUILD/zkflockd" --on-demand </dev/null >/dev/null 2>&1 &
+	wait_until 10 keeper_pid "$1" >/dev/null
+}
+lines() { [ "$(grep -cE "$2" "$1")" -ge "$3" ]; }
+
+# Who waits for another host is told for whom, at growing intervals, if it wants to know; the log has it in any case.
+test_a_long_wait_is_told() {
+	local out by
+	talkative waiting
+	hold beta wait.lock || return
+	by="for s%2Fwait.lock held by $(hostname) pid $holder lock"
+	ZKFLOCK_TEST_LOG=error spawn waiting "$PROBES/lock" -w -h wait.lock
+	out=$spawned_out
+	assertTrue 'log' "wait_until 10 lines '$T/waiting/run/log' ' info lock waiting [0-9]+ s $by; asked by pid $spawned' 2"
+	assertEquals 'not wanted' '' "$(cat "$out.err")"
+	spawn waiting "$PROBES/lock" -w -h wait.lock
+	out=$spawned_out
+	assertTrue 'told' "wait_until 10 lines '$out.err' '^zkflock: info lock fd=[0-9]+ waiting [0-9]+ s $by\$' 3"
+	assertEquals 'it still waits' '' "$(cat "$out")"
+	end "$holder"
+	assertTrue 'and is granted' "wait_until 10 grep -q granted '$T'/out.*"
+	keeper_stop waiting
+}
+
+# Another host waits as well; held is the lock by the own host's process.  Who waits for that one in the kernel is not
+# told, but the log has it.
+test_a_long_wait_for_the_own_host() {
+	talkative queue
+	hold queue own.lock || return
+	spawn beta "$PROBES/lock" -w own.lock
+	wait_until 10 claims_are locks own.lock 2
+	spawn queue "$PROBES/lock" -w own.lock
+	assertTrue 'log' "wait_until 10 lines '$T/queue/run/log' ' waiting [0-9]+ s for s%2Fown.lock held by this host pid $holder lock' 2"
+	keeper_stop queue
 }
 
 . shunit2
