@@ -376,6 +376,10 @@ static void connection_changed(void)
 		if (zkf_state_session_save(&session))
 			zkf_log(ZKF_LOG_WARN, "session save error=\"a keeper that follows can't resume it\"");
 		zkf_log(ZKF_LOG_INFO, "session connected host=%s timeout_ms=%d", host, timeout_ms);
+		if (timeout_ms != config->session_timeout_ms)
+			zkf_log(ZKF_LOG_WARN, "session timeout_ms=%d asked_ms=%" PRId64 " why=\"the servers' minSessionTimeout and "
+			        "maxSessionTimeout, by default 2 and 20 ticks, allow no other\"",
+			        timeout_ms, (int64_t)config->session_timeout_ms);
 		if (zkf_lease_deadline_ns(0, zkf_zk_timeout_ms(), config->tick_time_ms) <= 0) {
 			zkf_log(ZKF_LOG_ERROR, "session timeout_ms=%d tick_time_ms=%d error=\"the server's session timeout leaves no lease; "
 			        "set tick_time to the servers' tickTime, or raise their maxSessionTimeout\"",
