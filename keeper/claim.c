@@ -18,9 +18,12 @@
 
 /*
  * A session whose ephemeral paths sum to more than 2 MB destroys the ensemble when it ends, and more than 1 MB of watched
- * paths can never be registered again after a reconnect.
+ * paths can never be registered again after a reconnect.  A claim that waits has its own node, the one in its way and the
+ * directory watched.
  */
 #define PATH_BYTES_MAX 900000u
+#define WATCHED_BYTES_MAX 900000u
+#define WATCHES_PER_CLAIM 3
 /* At 2^31-1 the server's counter sticks and all later names tie: refuse before, until the container has been swept. */
 #define SEQUENCE_MAX INT64_C(2000000000)
 
@@ -275,7 +278,9 @@ struct zkf_claim *zkf_claim_create(struct zkf_lock *lock, enum zkf_claim_role ro
 {
 	struct zkf_claim *claim;
 
-	if (path_bytes + strlen(lock->directory) + ZKF_CLAIM_NAME_BYTES > PATH_BYTES_MAX) {
+	size_t bytes = strlen(lock->directory) + ZKF_CLAIM_NAME_BYTES;
+
+	if (path_bytes + bytes > PATH_BYTES_MAX || zkf_zk_watched_bytes() + WATCHES_PER_CLAIM * bytes > WATCHED_BYTES_MAX) {
 		errno = ENOSPC;
 		return NULL;
 	}

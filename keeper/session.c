@@ -262,11 +262,20 @@ static void heartbeat_send(void)
 	zkf_zk_urgent(op);
 }
 
+/* A lone request whose answer a server withholds until the next one: this is the next one. */
+static void nudge_done(void *owner, const struct zkf_zk_result *result)
+{
+	(void)owner;
+	(void)result;
+}
+
 static void heartbeat_fire(struct zkf_timer *timer)
 {
 	/* Whether or not the former one was answered: one server version loses a lone write's answer until the next. */
 	if (state == ALIVE)
 		heartbeat_send();
+	else if (state == MAKING && zkf_zk_connected() && making)
+		zkf_zk_urgent(zkf_zk_sync("/", nudge_done, NULL));
 	else if (state == MAKING && zkf_zk_connected())
 		make_next_parent();
 	zkf_timer_arm(timer, zkf_now_ns() + zkf_lease_period_ms(zkf_zk_timeout_ms()) * ZKF_NS_PER_MS);

@@ -12,6 +12,7 @@
 #define ZKF_ZK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* What an operation gave.  Pointers live until the callback returns. */
@@ -40,7 +41,8 @@ struct zkf_zk_op; /* an operation under way */
 
 /*
  * A watch, held by its owner.  Arm it by passing it to get or children; it fires once, on change or deletion.
- * Passing it again forgets the former arming.  All zero: not armed.
+ * Passing it again forgets the former arming.  All zero: not armed.  It may fire once for what the read has seen already,
+ * also before the read is done.
  */
 struct zkf_zk_watch {
 	void (*fire)(struct zkf_zk_watch *watch);
@@ -84,6 +86,8 @@ bool zkf_zk_expired(void);           /* a server said so; the handle is dead */
 int zkf_zk_timeout_ms(void);         /* negotiated, once connected */
 int64_t zkf_zk_session_id(void);     /* once connected */
 const char *zkf_zk_password(void);   /* 16 bytes */
+/* zkf_zk_watched_bytes - of what is watched, as a reconnect tells it to the server, which takes 1 MB at most */
+size_t zkf_zk_watched_bytes(void);
 uint64_t zkf_zk_operations(void);    /* sent since the start */
 
 /*

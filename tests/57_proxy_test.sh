@@ -109,6 +109,29 @@ test_a_delete_without_a_reply() {
 	assertTrue 'no orphan' 'wait_until 10 claims_are locks delete.lock 1'
 }
 
+# ---- many locks ------------------------------------------------------------------------------------------------------
+
+# One host keeps many shared locks with long names, each of which has watches.  After a reconnect the client must tell the server of
+# all of them in one packet of 1 MB at most, or it never gets anywhere: the host gives back before there are too many.
+test_a_reconnect_with_many_watches() {
+	local long root
+	long=$(printf 'x%.0s' {1..90})
+	root=/$(printf 'r%.0s' {1..190})
+	SESSION_TIMEOUT=12s ENSEMBLE=127.0.0.1:$(link_port 1) ZK_ROOT=$root host many
+	ZK_ROOT=$root host other
+	assertEquals '1700 locks' 1700 "$(within 60 many "$PYTHON" -c "
+import fcntl
+for i in range(1700):
+    with open('$long%d' % i, 'w') as f: fcntl.flock(f, fcntl.LOCK_SH)
+print(i + 1)" 2>&1)"
+	proxy cut c
+	proxy heal c
+	assertEquals 'it goes on' granted "$(wait_for many after.lock 8)"
+	assertEquals 'and hears of others' granted "$(wait_for other after.lock 8)"
+	keeper_stop many
+	keeper_stop other
+}
+
 # ---- servers that can't be used --------------------------------------------------------------------------------------
 
 # host_for NAME ENSEMBLE [ROOT] - a host with a directory for each value of `unavailable`
