@@ -79,9 +79,10 @@ check-model: ## model-check the claim protocol with spin; MUTANTS=1: that each r
 	BUILD=$(BUILD) tests/model/check.sh $(if $(MUTANTS),--mutants)
 
 MINUTES ?= 10
-soak: ## the differential test on new random sequences for MINUTES=10
+soak: ## the differential test on new random sequences for MINUTES=10; 100 keepers killed at any moment
 	$(remake) deps
 	$(remake) DEVELOPER=1 all probes
+	BUILD=$(BUILD) KEEPER_KILLS=100 tests/55_loss_test.sh -- test_keepers_killed_at_any_moment
 	BUILD=$(BUILD) tests/differential --minutes $(MINUTES)
 
 bench: ## what a lock costs: plain kernel and library side by side, and ZooKeeper's part

@@ -125,7 +125,8 @@ static void make_refused(const char *path, int error)
 
 static void tell_doubted(void)
 {
-	if (!usable && !inherited_ns)
+	/* While claims are being adopted there are holders of a former keeper's, though this one grants nothing yet. */
+	if (!usable && !inherited_ns && !adopting)
 		return;
 	usable = false;
 	inherited_ns = 0;
@@ -350,11 +351,12 @@ static void session_expired(void)
 	zkf_timer_stop(&doubt_timer);
 	zkf_timer_stop(&heartbeat_timer);
 	set_trouble("the ZooKeeper session has expired");
-	zkf_state_session_save(NULL);
 	adopting = false;
 	inherited_ns = 0;
 	/* First: holders are dealt with before a close that may take 1.5 s, and whoever has an operation forgets it. */
 	events.lost();
+	/* Not before: who follows a keeper that dies in between must find out, too, and deal with who is left. */
+	zkf_state_session_save(NULL);
 	zkf_zk_close(true);
 	memset(beats, 0, sizeof(beats));
 	host[0] = 0;
@@ -539,6 +541,11 @@ int zkf_session_init(const struct zkf_config *settings, const struct zkf_session
 void zkf_session_start(void)
 {
 	session_open();
+	if (!adopting && zkf_publish_inherited_ns() > 0) {
+		/* There was a lease, and nothing says of which session: its end would come without a word. */
+		zkf_log(ZKF_LOG_ERROR, "session unknown error=\"what a former keeper has left is damaged: its session is lost\"");
+		events.lost();
+	}
 	if (!adopting)
 		return;
 	/* No connection may ever come: the holders' time runs all the same.  At once, if it is over already. */

@@ -166,4 +166,18 @@ test_keeper_and_guard_killed() {
 	assertTrue 'the old holder is dead' "wait_until 5 gone $ticker"
 }
 
+# The same, and what they have left is damaged: the session can't be found again.  Its holders are dealt with all the same.
+test_keeper_and_guard_killed_and_the_session_forgotten() {
+	local pid
+	ticker alpha forgotten.lock "$T/ticks"
+	pid=$(keeper_pid alpha)
+	kill -KILL "$(ps -o ppid= -p "$pid" | tr -d ' ')" "$pid"
+	wait_until 5 gone "$pid"
+	: >"$T/alpha/run/session"
+	assertEquals 'another lock of alpha' granted "$(wait_for alpha other.lock 20)"
+	assertTrue 'the old holder is dead' "wait_until 5 gone $ticker"
+	assertTrue 'and its child writes no more' "standing '$T/ticks'"
+	assertEquals 'beta, when the session has ended' granted "$(wait_for beta forgotten.lock 20)"
+}
+
 . shunit2

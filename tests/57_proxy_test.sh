@@ -7,6 +7,7 @@
 # shellcheck disable=SC2317,SC2154
 ZKFLOCK_TEST_LOG=warn # the keeper's level, too
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib_loss.sh"
 . "$(dirname "$0")/lib_ensemble.sh"
 
 oneTimeSetUp() {
@@ -107,6 +108,23 @@ test_a_delete_without_a_reply() {
 	kill -KILL "$spawned"
 	assertEquals 'free for alpha' granted "$(wait_for alpha delete.lock 5)"
 	assertTrue 'no orphan' 'wait_until 10 claims_are locks delete.lock 1'
+}
+
+# A keeper that has taken over is cut off when it has proven the session alive, and does not know its claims yet: its lease
+# runs out like any other, and the holders that it has inherited stand still.
+test_a_new_keeper_is_cut_off_before_it_knows_its_claims() {
+	SESSION_TIMEOUT=5s ENSEMBLE=127.0.0.1:$(link_port 1) host heir
+	ticker heir heir.lock "$T/ticks"
+	proxy dropped c
+	dropped_before=$ANSWER
+	proxy hold c list /locks/s%2Fheir.lock
+	kill -KILL "$(keeper_pid heir)"
+	was_dropped 'the list of its claims'
+	assertTrue 'the holder stands still' 'wait_until 6 logged heir action=SIGSTOP'
+	proxy heal c
+	assertTrue 'known in the end, or given up' "wait_until 20 logged heir 'action=SIG\(CONT\|KILL\)'"
+	signal KILL "$(pgrep -P "$ticker")"
+	keeper_stop heir
 }
 
 # ---- many locks ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@
  *     heal NAME              forward again, what was held back first
  *     drop NAME VERB PART    the server's reply to the next VERB (create, set, delete) on a path that contains PART
  *                            is swallowed, and its connection reset: the server has done it, the client can't know
- *     dropped NAME           how many replies were swallowed, for a number
+ *     hold NAME VERB PART    the same reply (also to a list of children) is held back, and the link frozen with it
+ *     dropped NAME           how many replies were swallowed or held back, for a number
  *
  * Whole packets: 4 bytes of length; requests begin with xid, type and (in these verbs) the path; replies with xid.
  * SPDX-License-Identifier: Apache-2.0
@@ -56,6 +57,7 @@ struct link {
 	int32_t drop_type, drop_xid;
 	char drop_part[128];
 	struct connection *drop_in;
+	bool hold;
 	int dropped;
 };
 
@@ -229,6 +231,11 @@ static bool move_packets(struct connection *connection, struct end *from, struct
 		} else if (reply_is_dropped(connection, packet, len)) {
 			connection->link->dropped++;
 			connection->link->drop_type = 0;
+			if (connection->link->hold) {
+				connection->link->drop_in = NULL;
+				connection->link->frozen = true;
+				break; /* it goes on with what comes next, after heal */
+			}
 			connection_close(connection);
 			return false;
 		}
@@ -330,7 +337,15 @@ static bool link_heal(struct link *link)
 
 static int32_t type_of(const char *verb)
 {
-	return !strcmp(verb, "create") ? 1 : !strcmp(verb, "delete") ? 2 : !strcmp(verb, "set") ? 5 : 0;
+	return !strcmp(verb, "create") ? 1 : !strcmp(verb, "delete") ? 2 : !strcmp(verb, "set") ? 5 : !strcmp(verb, "list") ? 8 : 0;
+}
+
+static void drop_next(struct link *link, const char *verb, const char *part, bool hold)
+{
+	link->drop_type = type_of(verb);
+	link->hold = hold;
+	link->drop_in = NULL;
+	snprintf(link->drop_part, sizeof(link->drop_part), "%s", part);
 }
 
 static void command(char *line, int out)
@@ -350,8 +365,8 @@ static void command(char *line, int out)
 			link->frozen = true;
 		else if (!strcmp(verb, "heal"))
 			good = link_heal(link);
-		else if (!strcmp(verb, "drop"))
-			link->drop_type = type_of(what), snprintf(link->drop_part, sizeof(link->drop_part), "%s", part);
+		else if (!strcmp(verb, "drop") || !strcmp(verb, "hold"))
+			drop_next(link, what, part, verb[0] == 'h');
 		else
 			good = !strcmp(verb, "dropped");
 		snprintf(answer, sizeof(answer), "%s", good ? "ok" : "failed");
