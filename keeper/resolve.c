@@ -96,7 +96,8 @@ static void write_down(struct answer *answer, char addresses[ZKF_ADDRESSES_BYTES
 	}
 	addresses[0] = 0;
 	for (int i = 0; i < answer->count; i++)
-		used += (size_t)snprintf(addresses + used, ZKF_ADDRESSES_BYTES - used, "%s%s", i ? "," : "", answer->entries[i]);
+		used += (size_t)snprintf(addresses + used, ZKF_ADDRESSES_BYTES - used, "%s%s", i ? "," : "",
+		                         answer->entries[i]);
 }
 
 _Static_assert((ENTRIES_MAX + 1) * (ENTRY_BYTES + 1) < ZKF_ADDRESSES_BYTES, "all of them fit");

@@ -107,9 +107,11 @@ static void host_known(void *owner, const struct zkf_zk_result *result)
 		tell(demand, "held by another host");
 		return;
 	}
-	snprintf(who, sizeof(who), "%.*s", name ? (int)strcspn(name + 5, " ") : 16, name ? name + 5 : in_the_way->id.host);
+	snprintf(who, sizeof(who), "%.*s", name ? (int)strcspn(name + 5, " ") : 16,
+	         name ? name + 5 : in_the_way->id.host);
 	if (in_the_way->data.pid)
-		snprintf(by, sizeof(by), "held by %s pid %d %.64s", who, in_the_way->data.pid, in_the_way->data.command);
+		snprintf(by, sizeof(by), "held by %s pid %d %.64s", who, in_the_way->data.pid,
+		         in_the_way->data.command);
 	else
 		snprintf(by, sizeof(by), "held by %s", who);
 	tell(demand, by);

@@ -54,7 +54,7 @@ test_keepers_killed_at_any_moment() {
 	echo 0 >"$T/counter"
 	: >"$T/go"
 	for host in alpha beta alpha beta; do counting $host; done
-	for ((i = 1; i <= ${KEEPER_KILLS:-16}; i++)); do
+	for ((i = 1; i <= ${KEEPER_KILLS:-12}; i++)); do
 		host=alpha
 		[ $((i % 2)) = 0 ] && host=beta
 		wait_until 20 keeper_pid $host >/dev/null
@@ -70,7 +70,7 @@ test_keepers_killed_at_any_moment() {
 		wait "$pid"
 		assertEquals 'no lock was refused' 0 $?
 	done
-	assertTrue "$killed were killed" "[ $killed -ge $((${KEEPER_KILLS:-16} * 3 / 4)) ]"
+	assertTrue "$killed were killed" "[ $killed -ge $((${KEEPER_KILLS:-12} * 3 / 4)) ]"
 	assertEquals 'no increment was lost' "$(cat "$T"/counted.* | awk '{ n += $1 } END { print n }')" "$(cat "$T/counter")"
 	assertTrue "and there were some: $(cat "$T/counter")" "[ $(cat "$T/counter") -gt $killed ]"
 	assertTrue 'no orphan' 'wait_until 10 claims_are_at_most locks count.lock 1'
@@ -164,20 +164,6 @@ test_keeper_and_guard_killed() {
 	assertEquals 'beta, when the session has ended' granted "$(wait_for beta orphan.lock 20)"
 	assertEquals 'another lock of alpha' granted "$(wait_for alpha other.lock 20)"
 	assertTrue 'the old holder is dead' "wait_until 5 gone $ticker"
-}
-
-# The same, and what they have left is damaged: the session can't be found again.  Its holders are dealt with all the same.
-test_keeper_and_guard_killed_and_the_session_forgotten() {
-	local pid
-	ticker alpha forgotten.lock "$T/ticks"
-	pid=$(keeper_pid alpha)
-	kill -KILL "$(ps -o ppid= -p "$pid" | tr -d ' ')" "$pid"
-	wait_until 5 gone "$pid"
-	: >"$T/alpha/run/session"
-	assertEquals 'another lock of alpha' granted "$(wait_for alpha other.lock 20)"
-	assertTrue 'the old holder is dead' "wait_until 5 gone $ticker"
-	assertTrue 'and its child writes no more' "standing '$T/ticks'"
-	assertEquals 'beta, when the session has ended' granted "$(wait_for beta forgotten.lock 20)"
 }
 
 . shunit2

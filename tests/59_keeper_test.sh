@@ -57,6 +57,21 @@ test_keeper_and_guard_stopped() {
 	keeper_stop still
 }
 
+# Keeper and guard die, and what they have left is damaged: the session can't be found again.  Its holders are dealt with all the same.
+test_keeper_and_guard_killed_and_the_session_forgotten() {
+	local pid
+	SESSION_TIMEOUT=5s host amnesic
+	ticker amnesic forgotten.lock "$T/ticks"
+	pid=$(keeper_pid amnesic)
+	kill -KILL "$(ps -o ppid= -p "$pid" | tr -d ' ')" "$pid"
+	wait_until 5 gone "$pid"
+	: >"$T/amnesic/run/session"
+	assertEquals 'another lock' granted "$(wait_for amnesic other.lock 20)"
+	assertTrue 'the old holder is dead' "wait_until 5 gone $ticker"
+	assertTrue 'and its child writes no more' "standing '$T/ticks'"
+	assertEquals 'beta, when the session has ended' granted "$(wait_for beta forgotten.lock 20)"
+}
+
 # ---- clocks ----------------------------------------------------------------------------------------------------------
 
 # clocked HOST - its keeper runs by clocks that the test sets: clocks REALTIME BOOTTIME, seconds away from the true ones

@@ -23,12 +23,13 @@ election_link() { echo $((PORTS + 60 + 4 * $1 + $2)); }
 proxy_start() {
 	mkfifo "$T/proxy.in" "$T/proxy.out" 2>/dev/null
 	exec {proxy_out}<>"$T/proxy.out"
+	ANSWER=
 	env -u ZKF_TAG "$PROBES/proxy" "$T/proxy.in" "$T/proxy.out" "$@" </dev/null >"$T/proxy.log" 2>&1 &
 	proxy_pid=$!
-	read -r -t 10 ANSWER <&"$proxy_out" && [ "$ANSWER" = ready ] || {
-		proxy_stop
-		return 1
-	}
+	read -r -t 10 ANSWER <&"$proxy_out"
+	[ "$ANSWER" = ready ] && return 0
+	proxy_stop
+	return 1
 }
 
 proxy_stop() {

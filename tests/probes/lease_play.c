@@ -24,7 +24,7 @@
 struct game {
 	int64_t timeout, tick, cut, phase; /* ms */
 	int64_t deadline, given_away;      /* results, ms */
-	int64_t least_left; /* of the lease, just before it is renewed */
+	int64_t least_left;                /* of the lease, just before it is renewed */
 };
 
 static int64_t deadline_of(const struct game *game, int64_t sent)
@@ -56,7 +56,8 @@ static void play(struct game *game, bool show)
 	if (!show)
 		return;
 	for (int64_t now = 0; now <= game->given_away + 1000; now += 1000)
-		printf("%6.1f s  %s, lease %s, %s\n", (double)now / 1000, now <= game->cut ? "heard" : "cut off or stopped",
+		printf("%6.1f s  %s, lease %s, %s\n", (double)now / 1000,
+		       now <= game->cut ? "heard" : "cut off or stopped",
 		       now < game->deadline ? "valid" : "over: nobody is let in, holders stand still",
 		       now < game->given_away ? "locks are ours" : "the leader has given the locks away");
 	printf("deadline %.3f s, given away %.3f s\n", (double)game->deadline / 1000, (double)game->given_away / 1000);
@@ -94,7 +95,8 @@ int main(int argc, char **argv)
 				continue;
 			for (int64_t cut = 4 * period; cut <= 5 * period + 1; cut += 1 + period / 50)
 				for (int64_t phase = 0; phase < ticks[j] / 2; phase += 1 + ticks[j] / 60) {
-					game = (struct game){.timeout = timeouts[i], .tick = ticks[j], .cut = cut, .phase = phase};
+					game = (struct game){
+						.timeout = timeouts[i], .tick = ticks[j], .cut = cut, .phase = phase};
 					play(&game, false);
 					if (!check(&game))
 						return 1;

@@ -100,8 +100,8 @@ static void consume(struct buffer *buffer, size_t len)
 
 static struct sockaddr_in loopback(int port)
 {
-	return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
-	                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	return (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
 static int open_listener(int port)
@@ -337,7 +337,11 @@ static bool link_heal(struct link *link)
 
 static int32_t type_of(const char *verb)
 {
-	return !strcmp(verb, "create") ? 1 : !strcmp(verb, "delete") ? 2 : !strcmp(verb, "set") ? 5 : !strcmp(verb, "list") ? 8 : 0;
+	return !strcmp(verb, "create") ? 1
+	     : !strcmp(verb, "delete") ? 2
+	     : !strcmp(verb, "set")    ? 5
+	     : !strcmp(verb, "list")   ? 8
+	                               : 0;
 }
 
 static void drop_next(struct link *link, const char *verb, const char *part, bool hold)
@@ -398,8 +402,8 @@ static bool link_parse(struct link *link, const char *text)
 	char from[7] = "", to[7] = "";
 
 	link->packets = strstr(text, "=zk:");
-	if (sscanf(text, "%31[^=]=%*[zkswap:]%d:%d:%6[0-9]:%6[0-9]", link->name, &link->listen_port, &link->target_port, from,
-	           to) < 3 &&
+	if (sscanf(text, "%31[^=]=%*[zkswap:]%d:%d:%6[0-9]:%6[0-9]", link->name, &link->listen_port, &link->target_port,
+	           from, to) < 3 &&
 	    sscanf(text, "%31[^=]=%d:%d", link->name, &link->listen_port, &link->target_port) != 3)
 		return false;
 	if (strlen(from) != strlen(to))
@@ -425,13 +429,13 @@ static void turn(int in, int out)
 		struct connection *at = polled[i] = connections[i];
 		bool moves = !at->link->frozen && at->server.fd >= 0;
 
-		fds[base + 2 * i] = (struct pollfd){
-			.fd = moves ? at->client.fd : -1,
-			.events = (short)((at->server.out.len < BUFFER_MAX ? POLLIN : 0) | (at->client.out.len ? POLLOUT : 0))};
+		fds[base + 2 * i] = (struct pollfd){.fd = moves ? at->client.fd : -1,
+		                                    .events = (short)((at->server.out.len < BUFFER_MAX ? POLLIN : 0) |
+		                                                      (at->client.out.len ? POLLOUT : 0))};
 		fds[base + 2 * i + 1] = (struct pollfd){
 			.fd = moves ? at->server.fd : -1,
 			.events = (short)((at->client.out.len < BUFFER_MAX && !at->server.connecting ? POLLIN : 0) |
-			                  (at->server.out.len || at->server.connecting ? POLLOUT : 0))};
+		                          (at->server.out.len || at->server.connecting ? POLLOUT : 0))};
 	}
 	if (poll(fds, (nfds_t)(base + 2 * count), -1) < 0)
 		return;
