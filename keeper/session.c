@@ -467,6 +467,25 @@ static void move_to(const char *found)
 		zkf_loop_stop_for(ZKF_STOP_RESTART);
 }
 
+/* Is there one that is not tried already?  (Fewer than before is no news: a name may just not have been answered.) */
+static bool has_news(const char *found)
+{
+	char entries[ZKF_ADDRESSES_BYTES], *next = entries, *entry;
+	bool news = false;
+
+	snprintf(entries, sizeof(entries), "%s", found);
+	while (!news && (entry = strsep(&next, ",")) != NULL) {
+		const char *at = *entry ? strstr(addresses, entry) : addresses;
+		size_t bytes = strlen(entry);
+
+		/* "10.0.0.1:2181" is also the end of "110.0.0.1:2181", and the beginning of "10.0.0.1:21810". */
+		while (bytes && at && ((at > addresses && at[-1] != ',') || (at[bytes] && at[bytes] != ',')))
+			at = strstr(at + 1, entry);
+		news = !at;
+	}
+	return news;
+}
+
 static void looked_up(const char *found, const char *unknown)
 {
 	if (unknown[0]) {
@@ -479,7 +498,7 @@ static void looked_up(const char *found, const char *unknown)
 		session_open();
 	} else if (state == CLOSED) {
 		look_up_later(4 * RETRY_NS / ZKF_NS_PER_MS);
-	} else if (found[0] && strcmp(found, addresses) && !zkf_zk_connected()) {
+	} else if (!zkf_zk_connected() && has_news(found)) {
 		move_to(found);
 	}
 }
