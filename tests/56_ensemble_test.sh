@@ -126,4 +126,36 @@ test_the_leader_is_cut_off_from_its_followers() { lost_to_the_other "$LEADER" on
 # Its reads are answered for seconds after the leader has ended the session: no evidence of anything.
 test_a_client_s_server_is_cut_off_from_the_leader() { lost_to_the_other "${FOLLOWERS[0]}" onfollower; }
 
+# Of `make soak`.  The leader hangs, and is waited for (a large syncLimit): the follower goes on answering what it can answer
+# alone.  When the leader goes on it ends the session, unless a heartbeat that has been waiting for it comes first; then it
+# is tried again.
+soak_a_leader_that_hangs_ends_the_session() {
+	local i last name
+	for i in 1 2 3; do server_stop $i; done
+	for i in 1 2 3; do SYNC_LIMIT=80 server_start $i; done
+	quorum 3 'whole'
+	for i in 1 2 3 4 5 6 7 8; do
+		name=patient$i
+		SESSION_TIMEOUT=5s ENSEMBLE=127.0.0.1:$(client_port "${FOLLOWERS[0]}") host $name
+		ticker $name wait$i.lock "$T/ticks"
+		rm -f "$T/let-in"
+		spawn beta flock wait$i.lock sh -c 'date +%s%3N >"$1.new"; mv "$1.new" "$1"' sh "$T/let-in"
+		wait_until 10 claims_are locks wait$i.lock 2
+		server_signal "$LEADER" STOP
+		assertTrue 'it was stopped' "wait_until 10 logged $name action=SIGSTOP"
+		last=$(tail -n 1 "$T/ticks")
+		nap 4
+		server_signal "$LEADER" CONT
+		wait_until 10 logged $name 'session expired\|action=SIGCONT'
+		assertEquals 'decided' 0 $?
+		logged $name 'session expired' && break
+		signal KILL "$(pgrep -P "$ticker")"
+	done
+	assertTrue 'it has expired' "logged $name 'session expired'"
+	assertTrue 'beta is let in' "wait_until 10 test -s '$T/let-in'"
+	assertTrue "the last step, at $last, comes before $(cat "$T/let-in")" "[ $last -lt $(cat "$T/let-in") ]"
+	assertTrue 'no step more' "[ $last = $(tail -n 1 "$T/ticks") ]"
+	assertTrue 'killed' "wait_until 10 gone $ticker"
+}
+
 . shunit2
