@@ -317,7 +317,7 @@ int zkf_claim_adopt(struct zkf_lock *lock, const char *name, const struct zkf_zk
 {
 	struct zkf_claim *claim = zkf_calloc(1, sizeof(*claim));
 	struct zkf_claim_data data = {0};
-	int error = -ENOMEM;
+	int error;
 
 	if (!claim)
 		return -ENOMEM;
@@ -326,10 +326,14 @@ int zkf_claim_adopt(struct zkf_lock *lock, const char *name, const struct zkf_zk
 	claim->retry_timer.fire = retry_fire;
 	zkf_look_init(claim);
 	snprintf(claim->name, sizeof(claim->name), "%s", name);
-	if (zkf_claim_name_read(&claim->id, name) || zkf_claim_data_read(&data, result->data)) {
+	error = zkf_claim_name_read(&claim->id, name);
+	if (!error)
+		error = zkf_claim_data_read(&data, result->data);
+	if (error) {
 		free(claim);
-		return -EINVAL;
+		return error;
 	}
+	error = -ENOMEM;
 	claim->ranges = data.ranges;
 	data.ranges = (struct zkf_ranges){0};
 	claim->overtaken_by = data.overtaken_by;

@@ -23,6 +23,27 @@ test_a_stopped_keeper_is_replaced() {
 	assertEquals 'free for beta' granted "$(wait_for beta replaced.lock 5)"
 }
 
+# A keeper dies, and the next one before it has a lease of its own: the third one knows how long the first one's holds, and
+# stops nobody before.
+test_a_lease_is_handed_on() {
+	local i pid
+	SESSION_TIMEOUT=30s host heirs
+	hold heirs heirs.lock || return
+	kill -STOP "$zk_pid"
+	for i in 2 3 4; do
+		pid=$(keeper_pid heirs)
+		kill -KILL "$pid"
+		assertTrue "keeper $i" "wait_until 5 lines '$T/heirs/run/log' 'keeper started' $i"
+	done
+	assertFalse 'the holder was left alone' 'logged heirs action=SIGSTOP'
+	kill -CONT "$zk_pid"
+	assertTrue 'resumed' 'wait_until 20 logged heirs "session resumed"'
+	assertEquals 'held' busy "$(try beta heirs.lock)"
+	assertFalse 'nobody was stopped' 'logged heirs action=SIGSTOP'
+	kill -KILL "$holder"
+	assertEquals 'free for beta' granted "$(wait_for beta heirs.lock 5)"
+}
+
 # One that is stopped and goes on before the guard has lost patience stays.
 test_a_keeper_that_is_stopped_for_a_moment_stays() {
 	local pid
