@@ -28,11 +28,23 @@
 #include "session.h"
 #include "state.h"
 
+#define FILES_TRIES 10
+
 /* All the loop's. */
 static const struct zkf_config *rules;
 static void (*adopted)(void);
 static int pending; /* operations and looks that are not finished */
+static bool failed; /* for lack of memory: not all is known */
 static struct zkf_timer check_timer;
+
+/*
+ * A file that is not known can't tell who holds, and a claim that is not known would never be given back: it is tried again
+ * until all are.  What is known already is passed over then.
+ */
+static void out_of_memory(void)
+{
+	failed = true;
+}
 
 /* --- files --- */
 
@@ -56,12 +68,16 @@ static void missing_add(const struct zkf_state_file *known)
 {
 	struct missing *more = zkf_reallocarray(missing, missing_count + 1, sizeof(*more));
 
-	if (!more)
+	if (!more) {
+		out_of_memory();
 		return;
+	}
 	missing = more;
 	more[missing_count] = (struct missing){known->dev, known->ino, known->kind, zkf_memdup(known->lock, strlen(known->lock)),
 	                                       zkf_memdup(known->path, strlen(known->path))};
-	if (more[missing_count].lock && more[missing_count].path)
+	if (!more[missing_count].lock || !more[missing_count].path)
+		out_of_memory();
+	else
 		missing_count++;
 }
 
@@ -139,16 +155,22 @@ static void file_known(const struct zkf_state_file *known, int fd)
 	struct zkf_file *file;
 	struct zkf_lock *lock;
 	struct stat status;
+	int error;
 
 	if (zkf_file_find(known->dev, known->ino, known->kind) || fstat(fd, &status))
 		return;
 	lock = zkf_lock_get(known->kind, known->lock);
-	if (!lock)
+	if (!lock) {
+		out_of_memory();
 		return;
+	}
 	lock->on_loss = rule ? rule->on_loss : ZKF_LOSS_FREEZE;
 	lock->keep_ns = (rule ? rule->keep_ms : rules->keep_ms) * ZKF_NS_PER_MS;
 	zkf_lock_touch(lock);
-	if (zkf_file_open(&file, lock, fd, &status, known->path, known->kind))
+	error = zkf_file_open(&file, lock, fd, &status, known->path, known->kind);
+	if (error == -ENOMEM)
+		out_of_memory();
+	else if (error)
 		zkf_log(ZKF_LOG_WARN, "adopt path=%s error=\"can't be opened\"", known->path);
 }
 
@@ -163,6 +185,8 @@ static void file_adopt(const struct zkf_state_file *known)
 	lock = zkf_lock_get(known->kind, known->lock);
 	if (lock)
 		zkf_lock_touch(lock);
+	else
+		out_of_memory();
 	fd = open(known->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd >= 0 && is_file(fd, known))
 		file_known(known, fd);
@@ -174,9 +198,18 @@ static void file_adopt(const struct zkf_state_file *known)
 
 void zkf_adopt_files(const struct zkf_config *config)
 {
+	int tries = 0;
+
 	rules = config;
-	zkf_state_files_each(file_adopt);
-	missing_search();
+	do {
+		failed = false;
+		zkf_state_files_each(file_adopt);
+		missing_search();
+	} while (failed && ++tries < FILES_TRIES);
+	if (!failed)
+		return;
+	zkf_log(ZKF_LOG_ERROR, "adopt files error=\"out of memory\" action=\"another keeper shall try\"");
+	zkf_loop_stop_for(ZKF_STOP_RESTART);
 }
 
 /* --- claims --- */
@@ -194,6 +227,10 @@ static void check_done(void)
 {
 	if (pending || !adopted)
 		return;
+	if (failed) {
+		zkf_timer_arm(&check_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
+		return;
+	}
 	if (!settled()) {
 		zkf_timer_arm(&check_timer, zkf_now_ns() + 2 * ZKF_NS_PER_MS);
 		return;
@@ -210,7 +247,10 @@ static void check_done(void)
 static void check_fired(struct zkf_timer *timer)
 {
 	(void)timer;
-	check_done();
+	if (failed)
+		zkf_adopt_claims(adopted);
+	else
+		check_done();
 }
 
 struct own {
@@ -227,22 +267,38 @@ static void own_free(struct own *own)
 static void claim_read(void *owner, const struct zkf_zk_result *result)
 {
 	struct own *own = owner;
+	int error = result->error ? 0 : zkf_claim_adopt(own->lock, own->name, result);
 
 	pending--;
-	if (!result->error && zkf_claim_adopt(own->lock, own->name, result))
+	if (error == -ENOMEM || result->error == -ENOMEM)
+		out_of_memory();
+	else if (error)
 		zkf_log(ZKF_LOG_ERROR, "adopt claim=%s error=\"not understood; it stays until the session ends\"", own->name);
 	zkf_lock_touch(own->lock);
 	own_free(own);
 	check_done();
 }
 
+static bool is_known(const struct zkf_lock *lock, const char *name)
+{
+	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
+		if (!strcmp(claim->name, name))
+			return true;
+	return false;
+}
+
 static void claim_get(struct zkf_lock *lock, const char *name)
 {
-	struct own *own = zkf_calloc(1, sizeof(*own));
+	struct own *own;
 	char *path;
 
-	if (!own)
+	if (is_known(lock, name))
 		return;
+	own = zkf_calloc(1, sizeof(*own));
+	if (!own) {
+		out_of_memory();
+		return;
+	}
 	own->lock = lock;
 	own->name = zkf_memdup(name, strlen(name));
 	if (own->name && asprintf(&path, "%s/%s", lock->directory, name) > 0) {
@@ -252,8 +308,10 @@ static void claim_get(struct zkf_lock *lock, const char *name)
 		}
 		free(path);
 	}
-	if (own)
-		own_free(own);
+	if (!own)
+		return;
+	own_free(own);
+	out_of_memory();
 }
 
 static void queue_listed(void *owner, const struct zkf_zk_result *result)
@@ -261,6 +319,8 @@ static void queue_listed(void *owner, const struct zkf_zk_result *result)
 	struct zkf_lock *lock = owner;
 
 	pending--;
+	if (result->error == -ENOMEM)
+		out_of_memory();
 	for (int i = 0; i < result->count; i++) {
 		struct zkf_claim_id id;
 
@@ -278,6 +338,8 @@ static void synced(void *owner, const struct zkf_zk_result *result)
 	for (struct zkf_lock *lock = zkf_lock_list(); lock; lock = lock->hh.next)
 		if (zkf_zk_children(lock->directory, NULL, queue_listed, lock))
 			pending++;
+		else
+			out_of_memory();
 	check_done();
 }
 
@@ -285,9 +347,11 @@ void zkf_adopt_claims(void (*done)(void))
 {
 	check_timer.fire = check_fired;
 	adopted = done;
+	failed = false;
 	/* A new handle may be connected to a server that lags behind what the former one has seen. */
 	if (zkf_zk_sync(zkf_session_root()[0] ? zkf_session_root() : "/", synced, NULL))
 		pending++;
 	else
-		zkf_timer_arm(&check_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
+		out_of_memory();
+	check_done();
 }

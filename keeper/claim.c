@@ -18,9 +18,12 @@
 
 /*
  * A session whose ephemeral paths sum to more than 2 MB destroys the ensemble when it ends, and more than 1 MB of watched
- * paths can never be registered again after a reconnect.
+ * paths can never be registered again after a reconnect.  A claim that waits has its own node, the one in its way and the
+ * directory watched.
  */
 #define PATH_BYTES_MAX 900000u
+#define WATCHED_BYTES_MAX 900000u
+#define WATCHES_PER_CLAIM 3
 /* At 2^31-1 the server's counter sticks and all later names tie: refuse before, until the container has been swept. */
 #define SEQUENCE_MAX INT64_C(2000000000)
 
@@ -275,7 +278,9 @@ struct zkf_claim *zkf_claim_create(struct zkf_lock *lock, enum zkf_claim_role ro
 {
 	struct zkf_claim *claim;
 
-	if (path_bytes + strlen(lock->directory) + ZKF_CLAIM_NAME_BYTES > PATH_BYTES_MAX) {
+	size_t bytes = strlen(lock->directory) + ZKF_CLAIM_NAME_BYTES;
+
+	if (path_bytes + bytes > PATH_BYTES_MAX || zkf_zk_watched_bytes() + WATCHES_PER_CLAIM * bytes > WATCHED_BYTES_MAX) {
 		errno = ENOSPC;
 		return NULL;
 	}
@@ -312,7 +317,7 @@ int zkf_claim_adopt(struct zkf_lock *lock, const char *name, const struct zkf_zk
 {
 	struct zkf_claim *claim = zkf_calloc(1, sizeof(*claim));
 	struct zkf_claim_data data = {0};
-	int error = -ENOMEM;
+	int error;
 
 	if (!claim)
 		return -ENOMEM;
@@ -321,10 +326,14 @@ int zkf_claim_adopt(struct zkf_lock *lock, const char *name, const struct zkf_zk
 	claim->retry_timer.fire = retry_fire;
 	zkf_look_init(claim);
 	snprintf(claim->name, sizeof(claim->name), "%s", name);
-	if (zkf_claim_name_read(&claim->id, name) || zkf_claim_data_read(&data, result->data)) {
+	error = zkf_claim_name_read(&claim->id, name);
+	if (!error)
+		error = zkf_claim_data_read(&data, result->data);
+	if (error) {
 		free(claim);
-		return -EINVAL;
+		return error;
 	}
+	error = -ENOMEM;
 	claim->ranges = data.ranges;
 	data.ranges = (struct zkf_ranges){0};
 	claim->overtaken_by = data.overtaken_by;

@@ -66,6 +66,8 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
  * stream of small record locks who wants the whole file.
  */
 #define ZKF_FAIR_AFTER_MS 2000
+/* A wait that lasts this long is told to people, again at doubling times. */
+#define ZKF_WAITING_TELL_MS 30000
 /* A wait that lasts this long may be part of a deadlock: look for a cycle, then again at doubling intervals. */
 #define ZKF_DEADLOCK_FIRST_MS 200
 #define ZKF_DEADLOCK_MAX_MS 60000
@@ -84,6 +86,9 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
 /* A claim that may overtake looks again this often while it waits; and after at most this long when it had to undo. */
 #define ZKF_LOOK_AGAIN_MS 500
 #define ZKF_OVERTAKE_AGAIN_MS 4
+/* Without a connection for this part of the session timeout, the servers' names are looked up: they may have moved. */
+#define ZKF_LOOK_UP_FIRST_PART 6
+#define ZKF_LOOK_UP_AGAIN_PART 3
 /* After a failed allocation or an unexpected answer, try again this much later. */
 #define ZKF_RETRY_MS 100
 

@@ -31,6 +31,7 @@
 #include "publish.h"
 #include "recall.h"
 #include "session.h"
+#include "waiting.h"
 
 /* The loop's. */
 static struct zkf_lock *locks; /* by (kind, name) */
@@ -238,6 +239,7 @@ static void demand_unlink(struct zkf_demand *demand)
 	*(demand->next ? &demand->next->before : &lock->demands_last) = demand->before;
 	zkf_timer_stop(&demand->timer);
 	zkf_deadlock_stop(demand);
+	zkf_waiting_stop(demand);
 }
 
 static void give_answer(struct zkf_demand *demand, struct zkf_reply *reply)
@@ -676,6 +678,7 @@ void zkf_lock_add(struct zkf_lock *lock, struct zkf_demand *demand)
 	              demand->arrived_ns +
 	                      (demand->nonblock || demand->held ? answer_within_ns : ZKF_PATIENCE_MS * ZKF_NS_PER_MS));
 	zkf_deadlock_start(demand);
+	zkf_waiting_start(demand);
 	zkf_lock_touch(lock);
 }
 

@@ -112,6 +112,11 @@ struct zkf_demand {
 	uint64_t probe_round; /* of deadlock.c: passed already */
 	int64_t deadlock_ns, probed_ns; /* the present interval; when it was last looked for */
 	struct zkf_timer timer;  /* non-blocking: the answer is due; blocking: patience is over */
+	struct zkf_timer waiting_timer; /* of waiting.c: people are told */
+	int64_t waiting_since_ns;
+	struct zkf_zk_op *waiting_op;
+	/* Says WAITING to who wants to know, and nothing has changed; else NULL. */
+	void (*tell)(struct zkf_demand *demand, const struct zkf_reply *reply);
 	/* Answers; implemented by server.c.  After any but COVERED the demand is gone. */
 	void (*answer)(struct zkf_demand *demand, const struct zkf_reply *reply);
 };

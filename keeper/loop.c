@@ -19,7 +19,7 @@ static int epoll_fd = -1;
 static struct zkf_source timer_source = {.fd = -1};
 static struct zkf_timer *heap;    /* root of the pairing heap: the timer that is due first */
 static int64_t timerfd_due_ns;    /* what the timerfd is set to; 0: disarmed */
-static bool stopping;
+static enum zkf_stop stopping; /* 0: not */
 static void (*after_each)(void);
 /* Events of the current batch: a source that is removed by an earlier event of the batch must not be called. */
 static struct epoll_event batch[EVENTS_AT_ONCE];
@@ -182,9 +182,9 @@ void zkf_loop_after_each(void (*work)(void))
 	after_each = work;
 }
 
-void zkf_loop_stop(void)
+void zkf_loop_stop_for(enum zkf_stop reason)
 {
-	stopping = true;
+	stopping = reason;
 }
 
 int zkf_loop_run(void)
@@ -210,5 +210,5 @@ int zkf_loop_run(void)
 		}
 		batch_count = 0;
 	}
-	return 0;
+	return (int)stopping;
 }

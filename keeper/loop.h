@@ -31,9 +31,14 @@ struct zkf_timer {
 /* zkf_loop_init - 0, or a negative errno of epoll_create1 or timerfd_create */
 int zkf_loop_init(void);
 
-/* zkf_loop_run - until zkf_loop_stop; returns 0, or the negative errno of epoll_wait */
+enum zkf_stop {
+	ZKF_STOP_END = 1,     /* the keeper was told to end */
+	ZKF_STOP_RESTART = 2, /* another one shall take over, as after a crash */
+};
+
+/* zkf_loop_run - until zkf_loop_stop_for; returns its reason, or the negative errno of epoll_wait */
 int zkf_loop_run(void);
-void zkf_loop_stop(void);
+void zkf_loop_stop_for(enum zkf_stop reason);
 
 /* zkf_loop_add, zkf_loop_remove - watch a descriptor for reading and hang-up; 0 or a negative errno of epoll_ctl */
 int zkf_loop_add(struct zkf_source *source, uint32_t events);

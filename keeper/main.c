@@ -21,6 +21,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../mapping/config.h"
@@ -36,6 +37,7 @@
 #include "server.h"
 #include "session.h"
 #include "state.h"
+#include "waiting.h"
 #include "zk.h"
 
 #define SYSTEM_DIRECTORY "/run/zkflock"
@@ -43,7 +45,7 @@
 #define CONFIG_BYTES_MAX (4 << 20)
 
 /* Exit codes, documented in zkflockd(8). */
-enum { EXIT_OK = 0, EXIT_TROUBLE = 1, EXIT_USAGE = 2, EXIT_CONFIG = 3 };
+enum { EXIT_OK = 0, EXIT_TROUBLE = 1, EXIT_USAGE = 2, EXIT_CONFIG = 3, EXIT_AGAIN = 100 /* to the guard only */ };
 
 /* Written by main. */
 static int ready_fd = -1;
@@ -221,7 +223,7 @@ static void signal_ready(struct zkf_source *source, uint32_t events)
 		return;
 	if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) {
 		zkf_log(ZKF_LOG_INFO, "keeper ending signal=%d", (int)info.ssi_signo);
-		zkf_loop_stop();
+		zkf_loop_stop_for(ZKF_STOP_END);
 	} else if (info.ssi_signo == SIGHUP) {
 		reload_config();
 	}
@@ -287,8 +289,10 @@ static int start_parts(int directory, const char *path)
 	int error;
 
 	error = zkf_session_init(&config, &events);
-	if (error)
+	if (error == -EINVAL)
 		return give_up(EXIT_CONFIG, "no ensemble is set; allowed: ensemble host:port,host:port,...");
+	if (error)
+		return give_up(EXIT_CONFIG, "ensemble: %s", strerror(-error));
 	zkf_lock_init(config.connect_timeout_ms);
 	zkf_loop_after_each(zkf_lock_step_dirty);
 	error = zkf_publish_init(directory, everybody ? 0644 : 0600);
@@ -311,15 +315,17 @@ static int start_parts(int directory, const char *path)
 
 static int serve(int directory, const char *path)
 {
-	int code = start_parts(directory, path), error;
+	int code = start_parts(directory, path), reason;
 
 	if (code)
 		return code;
 	zkf_log(ZKF_LOG_INFO, "keeper started pid=%d version=%s directory=%s", (int)getpid(), ZKF_VERSION, path);
-	error = zkf_loop_run();
+	reason = zkf_loop_run();
+	if (reason == ZKF_STOP_RESTART)
+		_exit(EXIT_AGAIN); /* not a word to the server, nothing put away: as if killed */
 	unlinkat(directory, "socket", 0);
-	if (error)
-		return give_up(EXIT_TROUBLE, "loop: %s", strerror(-error));
+	if (reason < 0)
+		return give_up(EXIT_TROUBLE, "loop: %s", strerror(-reason));
 	/* With a lock in use the session must live on: a new keeper or its timeout decides, not we. */
 	if (zkf_lock_any_in_use())
 		zkf_log(ZKF_LOG_WARN, "keeper ended why=\"locks are in use: the session is left to time out\"");
@@ -338,6 +344,39 @@ static void guard_forwards(int number)
 		kill(kept_pid, number);
 }
 
+/* How long a keeper may be stopped before the guard replaces it; after how long a life its death is the first again. */
+#define STOPPED_MS 500
+#define STEADY_S 60
+
+/*
+ * Waits for the keeper's end; returns its status.  A keeper that is stopped (SIGSTOP) is as good as dead: nobody moves the
+ * lease, and when it runs out nobody stops the holders.  It is killed, unless it goes on at once; the next one takes over.
+ */
+static int keeper_wait(pid_t pid)
+{
+	const struct timespec pause = {.tv_nsec = STOPPED_MS * ZKF_NS_PER_MS};
+	bool stopped = false;
+	int status;
+
+	for (;;) {
+		pid_t found = waitpid(pid, &status, WUNTRACED | WCONTINUED | (stopped ? WNOHANG : 0));
+
+		if (found < 0 && errno != EINTR)
+			return EXIT_TROUBLE << 8; /* as if it had said so */
+		if (found == pid && (WIFEXITED(status) || WIFSIGNALED(status)))
+			return status;
+		if (found == 0) {
+			zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d action=SIGKILL why=\"it is stopped\"", (int)pid);
+			kill(pid, SIGKILL);
+			stopped = false;
+		} else if (found == pid) {
+			stopped = WIFSTOPPED(status);
+		}
+		if (stopped)
+			nanosleep(&pause, NULL); /* cut short by a signal to be forwarded: killed a little sooner */
+	}
+}
+
 /*
  * Forks the keeper and stays behind to start it again when it dies, because a keeper that is gone can't stop anybody
  * before its session ends.  Returns -1 in the keeper; in the guard, after an orderly end, the exit code.
@@ -351,6 +390,7 @@ static int guard(void)
 	sigaction(SIGINT, &forward, NULL);
 	sigaction(SIGHUP, &forward, NULL);
 	for (;;) {
+		int64_t started_ns = zkf_now_ns();
 		pid_t pid = fork();
 
 		if (pid == 0) {
@@ -366,14 +406,15 @@ static int guard(void)
 			close(ready_fd); /* the first keeper's to answer; who starts again later finds the socket */
 			ready_fd = -1;
 		}
-		while (waitpid(pid, &status, 0) < 0)
-			if (errno != EINTR)
-				return EXIT_TROUBLE;
+		status = keeper_wait(pid);
 		kept_pid = 0;
-		if (WIFEXITED(status))
+		if (WIFEXITED(status) && WEXITSTATUS(status) != EXIT_AGAIN)
 			return WEXITSTATUS(status);
-		zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d ended signal=%d action=restart", (int)pid, WTERMSIG(status));
+		if (WIFSIGNALED(status))
+			zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d ended signal=%d action=restart", (int)pid, WTERMSIG(status));
 		/* At once the first times: the lease runs.  One that dies of its own start must not eat the machine. */
+		if (zkf_now_ns() - started_ns > STEADY_S * 1000 * ZKF_NS_PER_MS)
+			restarts = 0;
 		if (++restarts > 5)
 			usleep(restarts < 50 ? (useconds_t)restarts * 20000 : 1000000);
 	}
@@ -423,6 +464,7 @@ int main(int argc, char **argv)
 	}
 	umask(022);
 	zkf_fault_init();
+	zkf_waiting_init();
 	zkf_log_set_level(secure_getenv("ZKFLOCK_LOG"));
 	choose_directory(path, sizeof(path));
 	code = open_directory(path, &directory);

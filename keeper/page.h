@@ -40,7 +40,9 @@ struct zkf_page_header {
 	_Atomic int64_t lease_deadline_ns;
 	_Atomic uint32_t recalls;           /* number of slots with ZKF_STATE_RECALLED: unlock looks here only */
 	_Atomic uint32_t config_generation; /* raised when the keeper has read new rules */
-	uint8_t unused[4096 - 32];
+	/* The keeper's own: the last lease of a former one, until this one has a lease itself. */
+	_Atomic int64_t inherited_deadline_ns;
+	uint8_t unused[4096 - 40];
 };
 
 /*

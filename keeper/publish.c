@@ -26,7 +26,13 @@ int64_t zkf_publish_inherited_ns(void)
 
 static void page_take_over(void)
 {
-	inherited_ns = atomic_exchange(&page->header.lease_deadline_ns, 0);
+	/* Noted before it is taken: a keeper that dies before it has a lease itself hands it on. */
+	inherited_ns = atomic_load(&page->header.lease_deadline_ns);
+	if (inherited_ns)
+		atomic_store(&page->header.inherited_deadline_ns, inherited_ns);
+	else
+		inherited_ns = atomic_load(&page->header.inherited_deadline_ns);
+	atomic_store(&page->header.lease_deadline_ns, 0);
 	for (uint32_t i = 0; i < ZKF_SLOT_COUNT; i++) {
 		struct zkf_slot *slot = &page->slots[i];
 		uint64_t word = atomic_load(&slot->state);
@@ -85,8 +91,10 @@ uint64_t zkf_publish_page_id(void)
 
 void zkf_publish_lease(int64_t deadline_ns)
 {
-	if (page)
-		atomic_store(&page->header.lease_deadline_ns, deadline_ns);
+	if (!page)
+		return;
+	atomic_store(&page->header.lease_deadline_ns, deadline_ns);
+	atomic_store(&page->header.inherited_deadline_ns, 0);
 }
 
 void zkf_publish_config_changed(void)

@@ -109,6 +109,12 @@ static void demand_answered(struct zkf_demand *demand, const struct zkf_reply *r
 	zkf_server_send(conversation, reply, NULL);
 }
 
+/* What does not arrive was for people only. */
+static void demand_told(struct zkf_demand *demand, const struct zkf_reply *reply)
+{
+	zkf_server_send((struct zkf_conversation *)((char *)demand - offsetof(struct zkf_conversation, demand)), reply, NULL);
+}
+
 /* The path that the kernel has for a descriptor; its length, or a negative errno. */
 static int path_of(int fd, const struct stat *status, char path[PATH_MAX + 1])
 {
@@ -227,6 +233,7 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 	demand->start = request->start;
 	demand->end = request->end;
 	demand->answer = demand_answered;
+	demand->tell = request->flags & ZKF_FLAG_TELL ? demand_told : NULL;
 	demand->convert_fd = -1;
 	if (!demand->held && !zkf_lock_ready(lock, demand->start, demand->end, demand->mode))
 		fill_in_holdings(demand, fd, request->flags & ZKF_FLAG_OFD);
@@ -288,7 +295,7 @@ static bool valid(const struct zkf_request *request)
 		return true;
 	if (request->mode != ZKF_SHARED && request->mode != ZKF_EXCLUSIVE)
 		return false;
-	if (request->flags & ~(ZKF_FLAG_NONBLOCK | ZKF_FLAG_HELD | ZKF_FLAG_OFD))
+	if (request->flags & ~(ZKF_FLAG_NONBLOCK | ZKF_FLAG_HELD | ZKF_FLAG_OFD | ZKF_FLAG_TELL))
 		return false;
 	if (request->kind == ZKF_FLOCK)
 		return request->start == 0 && request->end == ZKF_RANGE_MAX;

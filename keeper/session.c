@@ -2,7 +2,7 @@
  * keeper/session.c - see session.h
  * SPDX-License-Identifier: Apache-2.0
  *
- *                      resolve fails: retry
+ *                   names unknown: retry
  *                          +----+
  *                          v    |
  *   (start) ------------> CLOSED --open--> OPEN --connected--> MAKING --nodes made, host node acknowledged--> ALIVE
@@ -15,10 +15,8 @@
  */
 #include "session.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,11 +26,11 @@
 #include "log.h"
 #include "loop.h"
 #include "publish.h"
+#include "resolve.h"
 #include "state.h"
 #include "zk.h"
 
-#define ADDRESSES_BYTES 2048
-#define ADDRESS_COUNT_MAX 31
+#define REPORT_FIRST_MS 2000
 #define RETRY_NS (500 * ZKF_NS_PER_MS)
 
 enum state { CLOSED, OPEN, MAKING, ALIVE };
@@ -48,10 +46,16 @@ static char host[ZKF_HOST_BYTES];
 static char root[1024];
 static char host_node[1200];
 static char trouble[160] = "not connected to ZooKeeper yet";
-static struct zkf_timer retry_timer, heartbeat_timer, doubt_timer;
+static struct zkf_timer retry_timer, heartbeat_timer, doubt_timer, lookup_timer, report_timer;
+static char ensemble[ZKF_ADDRESSES_BYTES];  /* as configured */
+static bool numeric;                        /* it needs no look-up */
+static char addresses[ZKF_ADDRESSES_BYTES]; /* where it was found last; "": not yet */
+static struct zkf_state_session session;    /* as saved */
+static int64_t open_since_ns;
 static int64_t deadline_ns;
 static int timeout_ms;
 static int parents_made;
+static char denied[1200]; /* the first parent that we were not authorised to make, "" for none */
 static bool adopting; /* a resumed session's claims are not known yet */
 static bool making; /* a create of a parent or of the host node is under way */
 
@@ -79,7 +83,17 @@ const char *zkf_session_host(void)
 
 const char *zkf_session_trouble(void)
 {
-	return trouble;
+	static char whole[sizeof(trouble) + ZKF_ZK_TROUBLE_BYTES];
+	char met[ZKF_ZK_TROUBLE_BYTES];
+
+	zkf_zk_trouble(met);
+	if (state == OPEN && !met[0])
+		snprintf(whole, sizeof(whole), "no answer from ZooKeeper yet at %.150s", addresses);
+	else if (state == CLOSED || !met[0])
+		return trouble;
+	else
+		snprintf(whole, sizeof(whole), "no connection to ZooKeeper: %s", met);
+	return whole;
 }
 
 const char *zkf_session_root(void)
@@ -92,9 +106,27 @@ static void set_trouble(const char *why)
 	snprintf(trouble, sizeof(trouble), "%s", why);
 }
 
+/* What the servers refuse, they refuse at every try: it is logged when it is news. */
+static void make_refused(const char *path, int error)
+{
+	char why[sizeof(trouble)];
+
+	if (error == -ENOENT && denied[0]) { /* which is why there is nothing to make it in */
+		path = denied;
+		error = -EACCES;
+	}
+	snprintf(why, sizeof(why), "ZooKeeper refuses to make %.80s: %s", path, zkf_zk_error_name(error));
+	if (strcmp(why, trouble))
+		zkf_log(ZKF_LOG_ERROR, "session refused path=%s error=\"%s\"", path, zkf_zk_error_name(error));
+	set_trouble(why);
+	parents_made = 0; /* a person may mend it: again from the beginning */
+	denied[0] = 0;
+}
+
 static void tell_doubted(void)
 {
-	if (!usable && !inherited_ns)
+	/* While claims are being adopted there are holders of a former keeper's, though this one grants nothing yet. */
+	if (!usable && !inherited_ns && !adopting)
 		return;
 	usable = false;
 	inherited_ns = 0;
@@ -181,9 +213,8 @@ static void host_node_made(void *owner, const struct zkf_zk_result *result)
 			heartbeat_send();
 		else
 			lease_extend(beat->sent_ns);
-	} else {
-		zkf_log(ZKF_LOG_WARN, "session host-node path=%s error=\"%s\"", host_node, zkf_zk_error_name(result->error));
-		set_trouble(zkf_zk_error_name(result->error));
+	} else if (result->error != -EINPROGRESS) {
+		make_refused(host_node, result->error);
 	}
 	zkf_timer_arm_by(&heartbeat_timer, zkf_now_ns() + zkf_lease_period_ms(zkf_zk_timeout_ms()) * ZKF_NS_PER_MS);
 }
@@ -232,11 +263,20 @@ static void heartbeat_send(void)
 	zkf_zk_urgent(op);
 }
 
+/* A lone request whose answer a server withholds until the next one: this is the next one. */
+static void nudge_done(void *owner, const struct zkf_zk_result *result)
+{
+	(void)owner;
+	(void)result;
+}
+
 static void heartbeat_fire(struct zkf_timer *timer)
 {
 	/* Whether or not the former one was answered: one server version loses a lone write's answer until the next. */
 	if (state == ALIVE)
 		heartbeat_send();
+	else if (state == MAKING && zkf_zk_connected() && making)
+		zkf_zk_urgent(zkf_zk_sync("/", nudge_done, NULL));
 	else if (state == MAKING && zkf_zk_connected())
 		make_next_parent();
 	zkf_timer_arm(timer, zkf_now_ns() + zkf_lease_period_ms(zkf_zk_timeout_ms()) * ZKF_NS_PER_MS);
@@ -269,11 +309,12 @@ static void parent_made(void *owner, const struct zkf_zk_result *result)
 	making = false;
 	if (state != MAKING)
 		return;
-	/* Not authorised to make it: an administrator may have made it for us. The locks' own creates will tell. */
+	parent_path(parents_made, path, sizeof(path));
+	/* Not authorised to make it: an administrator may have made it for us.  What is to be made in it will tell. */
+	if (result->error == -EACCES && !denied[0])
+		snprintf(denied, sizeof(denied), "%s", path);
 	if (result->error && result->error != -EEXIST && result->error != -EACCES && result->error != -EINPROGRESS) {
-		parent_path(parents_made, path, sizeof(path));
-		zkf_log(ZKF_LOG_ERROR, "session make path=%s error=\"%s\"", path, zkf_zk_error_name(result->error));
-		snprintf(trouble, sizeof(trouble), "can't make %.80s: %s", path, zkf_zk_error_name(result->error));
+		make_refused(path, result->error);
 		zkf_timer_arm_by(&heartbeat_timer, zkf_now_ns() + RETRY_NS);
 		return;
 	}
@@ -298,6 +339,7 @@ static void make_next_parent(void)
 }
 
 static void session_open(void);
+static void look_up_later(int64_t delay_ms);
 
 static void session_expired(void)
 {
@@ -309,11 +351,12 @@ static void session_expired(void)
 	zkf_timer_stop(&doubt_timer);
 	zkf_timer_stop(&heartbeat_timer);
 	set_trouble("the ZooKeeper session has expired");
-	zkf_state_session_save(0, NULL);
 	adopting = false;
 	inherited_ns = 0;
 	/* First: holders are dealt with before a close that may take 1.5 s, and whoever has an operation forgets it. */
 	events.lost();
+	/* Not before: who follows a keeper that dies in between must find out, too, and deal with who is left. */
+	zkf_state_session_save(NULL);
 	zkf_zk_close(true);
 	memset(beats, 0, sizeof(beats));
 	host[0] = 0;
@@ -330,15 +373,24 @@ static void connection_changed(void)
 		zkf_log(ZKF_LOG_WARN, "session disconnected host=%s", host);
 		if (!usable)
 			set_trouble("no connection to ZooKeeper");
+		look_up_later(timeout_ms / ZKF_LOOK_UP_FIRST_PART);
 		return;
 	}
+	zkf_timer_stop(&lookup_timer);
 	if (state == OPEN) {
 		snprintf(host, sizeof(host), "%016" PRIx64, (uint64_t)zkf_zk_session_id());
 		snprintf(host_node, sizeof(host_node), "%s/hosts/%s", root, host);
 		timeout_ms = zkf_zk_timeout_ms();
-		if (zkf_state_session_save(zkf_zk_session_id(), zkf_zk_password()))
+		session.id = zkf_zk_session_id();
+		memcpy(session.password, zkf_zk_password(), sizeof(session.password));
+		snprintf(session.addresses, sizeof(session.addresses), "%s", addresses);
+		if (zkf_state_session_save(&session))
 			zkf_log(ZKF_LOG_WARN, "session save error=\"a keeper that follows can't resume it\"");
 		zkf_log(ZKF_LOG_INFO, "session connected host=%s timeout_ms=%d", host, timeout_ms);
+		if (timeout_ms != config->session_timeout_ms)
+			zkf_log(ZKF_LOG_WARN, "session timeout_ms=%d asked_ms=%" PRId64 " why=\"the servers' minSessionTimeout and "
+			        "maxSessionTimeout, by default 2 and 20 ticks, allow no other\"",
+			        timeout_ms, (int64_t)config->session_timeout_ms);
 		if (zkf_lease_deadline_ns(0, zkf_zk_timeout_ms(), config->tick_time_ms) <= 0) {
 			zkf_log(ZKF_LOG_ERROR, "session timeout_ms=%d tick_time_ms=%d error=\"the server's session timeout leaves no lease; "
 			        "set tick_time to the servers' tickTime, or raise their maxSessionTimeout\"",
@@ -348,6 +400,7 @@ static void connection_changed(void)
 		state = MAKING;
 		making = false;
 		parents_made = 0;
+		denied[0] = 0;
 		make_next_parent();
 	} else if (state == ALIVE) {
 		heartbeat_send(); /* a proof at once, after what may have been a long outage */
@@ -356,89 +409,126 @@ static void connection_changed(void)
 	}
 }
 
-/* Appends the numeric addresses of "host:port" to list; their number, or 0. */
-static int resolve_one(const char *entry, char list[ADDRESSES_BYTES], int count)
+/* Names that are looked up anew while there is no connection: servers may have moved. */
+static void look_up_later(int64_t delay_ms)
 {
-	char name[256], numeric[INET6_ADDRSTRLEN];
-	const char *colon = strrchr(entry, ':');
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV}, *found, *at;
-	bool bracketed = entry[0] == '[';
-
-	if (!colon || (size_t)(colon - entry) >= sizeof(name))
-		return 0;
-	snprintf(name, sizeof(name), "%.*s", (int)(colon - entry - (bracketed ? 2 : 0)), entry + bracketed);
-	/* AI_ADDRCONFIG hides loopback-only hosts' addresses: numeric ones need no look-up at all. */
-	hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-	if (getaddrinfo(name, colon + 1, &hints, &found)) {
-		hints.ai_flags = AI_NUMERICSERV;
-		if (getaddrinfo(name, colon + 1, &hints, &found)) {
-			zkf_log(ZKF_LOG_WARN, "session resolve name=%s error=\"unknown host\"", name);
-			return 0;
-		}
-	}
-	for (at = found; at && count < ADDRESS_COUNT_MAX; at = at->ai_next) {
-		size_t used = strlen(list);
-
-		if (getnameinfo(at->ai_addr, at->ai_addrlen, numeric, sizeof(numeric), NULL, 0, NI_NUMERICHOST))
-			continue;
-		if (used + strlen(numeric) + 16 >= ADDRESSES_BYTES)
-			break;
-		snprintf(list + used, ADDRESSES_BYTES - used, at->ai_family == AF_INET6 ? "%s[%s]%s" : "%s%s%s", used ? "," : "",
-		         numeric, colon);
-		count++;
-	}
-	freeaddrinfo(found);
-	return count;
-}
-
-/*
- * The ensemble as an odd number of numeric addresses.  Odd, because the client's cursor moves twice at each failure and
- * would never try half of an even list; numeric, because it would look names up in every turn of its I/O loop.
- */
-static int resolve(char list[ADDRESSES_BYTES])
-{
-	char entries[ADDRESSES_BYTES], *next = entries, *entry;
-	int count = 0;
-
-	list[0] = 0;
-	snprintf(entries, sizeof(entries), "%.*s", (int)config->ensemble.len, config->ensemble.ptr);
-	while ((entry = strsep(&next, ",")) != NULL) {
-		int more = resolve_one(entry, list, count);
-
-		count = more ? more : count;
-	}
-	if (count && count % 2 == 0) {
-		char first[INET6_ADDRSTRLEN + 16];
-		size_t used = strlen(list);
-
-		snprintf(first, sizeof(first), "%.*s", (int)strcspn(list, ","), list);
-		snprintf(list + used, ADDRESSES_BYTES - used, ",%s", first);
-	}
-	return count;
+	if (!numeric)
+		zkf_timer_arm(&lookup_timer, zkf_now_ns() + delay_ms * ZKF_NS_PER_MS);
 }
 
 static void session_open(void)
 {
-	char servers[ADDRESSES_BYTES], password[16];
-	int64_t saved_id = 0;
-	int error = -EAGAIN;
+	bool saved = !zkf_state_session_load(&session);
+	int error;
 
-	if (zkf_state_session_load(&saved_id, password))
-		saved_id = 0;
-	adopting = saved_id != 0;
-
-	if (resolve(servers))
-		error = zkf_zk_open(servers, config->session_timeout_ms, saved_id, saved_id ? password : NULL,
-		                    connection_changed);
-	else
-		set_trouble("no server's name can be resolved");
-	if (!error) {
-		state = OPEN;
-		zkf_timer_arm(&heartbeat_timer, zkf_now_ns() + RETRY_NS);
+	adopting = saved;
+	if (numeric)
+		zkf_resolve_numeric(ensemble, addresses);
+	else if (saved && session.addresses[0])
+		snprintf(addresses, sizeof(addresses), "%s", session.addresses);
+	if (!addresses[0]) {
+		look_up_later(0);
 		return;
 	}
-	zkf_log(ZKF_LOG_WARN, "session open servers=%s error=%d", servers, -error);
+	error = zkf_zk_open(addresses, config->session_timeout_ms, saved ? session.id : 0, saved ? session.password : NULL,
+	                    connection_changed);
+	if (!error) {
+		state = OPEN;
+		open_since_ns = zkf_now_ns();
+		zkf_timer_arm(&heartbeat_timer, zkf_now_ns() + RETRY_NS);
+		zkf_timer_arm(&report_timer, zkf_now_ns() + REPORT_FIRST_MS * ZKF_NS_PER_MS);
+		look_up_later(config->session_timeout_ms / ZKF_LOOK_UP_FIRST_PART);
+		return;
+	}
+	zkf_log(ZKF_LOG_WARN, "session open servers=%s error=%d", addresses, -error);
 	zkf_timer_arm(&retry_timer, zkf_now_ns() + 4 * RETRY_NS);
+}
+
+/*
+ * The servers' names lead elsewhere, and where they led nobody answers.  The client can't be told safely (its
+ * zoo_set_servers frees what its other thread uses), and a handle can't be closed without a risk to end the session with
+ * it.  But a keeper that follows us takes the session over and loses nothing: so there shall be one.
+ */
+static void move_to(const char *found)
+{
+	zkf_log(ZKF_LOG_WARN, "session servers-moved from=%s to=%s", addresses, found);
+	snprintf(addresses, sizeof(addresses), "%s", found);
+	if (state == OPEN && !adopting) {
+		/* Never connected: there is no session to lose. */
+		state = CLOSED;
+		zkf_zk_close(true);
+		session_open();
+		return;
+	}
+	snprintf(session.addresses, sizeof(session.addresses), "%s", found);
+	if (zkf_state_session_save(&session))
+		zkf_log(ZKF_LOG_ERROR, "session save error=\"can't go on with the new addresses\"");
+	else
+		zkf_loop_stop_for(ZKF_STOP_RESTART);
+}
+
+/* Is there one that is not tried already?  (Fewer than before is no news: a name may just not have been answered.) */
+static bool has_news(const char *found)
+{
+	char entries[ZKF_ADDRESSES_BYTES], *next = entries, *entry;
+	bool news = false;
+
+	snprintf(entries, sizeof(entries), "%s", found);
+	while (!news && (entry = strsep(&next, ",")) != NULL) {
+		const char *at = *entry ? strstr(addresses, entry) : addresses;
+		size_t bytes = strlen(entry);
+
+		/* "10.0.0.1:2181" is also the end of "110.0.0.1:2181", and the beginning of "10.0.0.1:21810". */
+		while (bytes && at && ((at > addresses && at[-1] != ',') || (at[bytes] && at[bytes] != ',')))
+			at = strstr(at + 1, entry);
+		news = !at;
+	}
+	return news;
+}
+
+static void looked_up(const char *found, const char *unknown)
+{
+	if (unknown[0]) {
+		zkf_log(ZKF_LOG_WARN, "session resolve name=%s error=\"unknown host\"", unknown);
+		if (!found[0])
+			snprintf(trouble, sizeof(trouble), "ZooKeeper's name %.100s can't be resolved", unknown);
+	}
+	if (state == CLOSED && found[0]) {
+		snprintf(addresses, sizeof(addresses), "%s", found);
+		session_open();
+	} else if (state == CLOSED) {
+		look_up_later(4 * RETRY_NS / ZKF_NS_PER_MS);
+	} else if (!zkf_zk_connected() && has_news(found)) {
+		move_to(found);
+	}
+}
+
+static void lookup_fire(struct zkf_timer *timer)
+{
+	int error;
+
+	(void)timer;
+	if (zkf_zk_connected())
+		return;
+	if (state == CLOSED)
+		set_trouble("ZooKeeper's names are being looked up");
+	error = zkf_resolve_start(ensemble, looked_up);
+	if (error && error != -EBUSY)
+		zkf_log(ZKF_LOG_WARN, "session resolve error=%d", -error);
+	if (error || state != CLOSED)
+		look_up_later(config->session_timeout_ms / ZKF_LOOK_UP_AGAIN_PART);
+}
+
+/* A person must learn of it though nobody asks for a lock; at growing intervals. */
+static void report_fire(struct zkf_timer *timer)
+{
+	int64_t since_ms = (zkf_now_ns() - open_since_ns) / ZKF_NS_PER_MS;
+
+	if (state != OPEN)
+		return;
+	zkf_log(ZKF_LOG_WARN, "session not-connected for_s=%" PRId64 " servers=%s why=\"%s\"", since_ms / 1000, addresses,
+	        zkf_session_trouble());
+	zkf_timer_arm(timer, zkf_now_ns() + since_ms * ZKF_NS_PER_MS);
 }
 
 static void retry_fire(struct zkf_timer *timer)
@@ -453,17 +543,28 @@ int zkf_session_init(const struct zkf_config *settings, const struct zkf_session
 	events = *what;
 	if (!config->ensemble.len)
 		return -EINVAL;
+	if (config->ensemble.len >= sizeof(ensemble))
+		return -E2BIG;
 	snprintf(root, sizeof(root), "%.*s", (int)config->root.len, config->root.ptr);
+	snprintf(ensemble, sizeof(ensemble), "%.*s", (int)config->ensemble.len, config->ensemble.ptr);
+	numeric = zkf_resolve_numeric(ensemble, addresses);
+	lookup_timer.fire = lookup_fire;
+	report_timer.fire = report_fire;
 	retry_timer.fire = retry_fire;
 	heartbeat_timer.fire = heartbeat_fire;
 	doubt_timer.fire = doubt_fire;
 	timeout_ms = config->session_timeout_ms;
-	return 0;
+	return numeric ? 0 : zkf_resolve_init();
 }
 
 void zkf_session_start(void)
 {
 	session_open();
+	if (!adopting && zkf_publish_inherited_ns() > 0) {
+		/* There was a lease, and nothing says of which session: its end would come without a word. */
+		zkf_log(ZKF_LOG_ERROR, "session unknown error=\"what a former keeper has left is damaged: its session is lost\"");
+		events.lost();
+	}
 	if (!adopting)
 		return;
 	/* No connection may ever come: the holders' time runs all the same.  At once, if it is over already. */
@@ -476,6 +577,6 @@ void zkf_session_end(void)
 	deadline_ns = 0;
 	zkf_publish_lease(0);
 	state = CLOSED;
-	zkf_state_session_save(0, NULL);
+	zkf_state_session_save(NULL);
 	zkf_zk_close(true);
 }

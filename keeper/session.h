@@ -23,7 +23,12 @@ struct zkf_session_events {
 	void (*lost)(void);    /* the session has expired: every claim is void */
 };
 
-/* zkf_session_init - settings and whom to tell; 0, or -EINVAL: no ensemble is set.  Then zkf_session_root is known. */
+/*
+ * zkf_session_init - settings and whom to tell
+ *
+ * Returns 0, -EINVAL (no ensemble is set), -E2BIG (too many servers), or what eventfd(2) says.  Then zkf_session_root is
+ * known.
+ */
 int zkf_session_init(const struct zkf_config *config, const struct zkf_session_events *events);
 
 /*

@@ -56,40 +56,43 @@ static FILE *open_to_read(const char *name)
 	return fd < 0 ? NULL : fdopen(fd, "r");
 }
 
-int zkf_state_session_save(int64_t id, const char password[16])
+int zkf_state_session_save(const struct zkf_state_session *session)
 {
-	char text[80];
+	char text[80 + ZKF_ADDRESSES_BYTES];
 	int bytes;
 
-	if (!id)
+	if (!session)
 		return unlinkat(directory, "session", 0) ? -errno : 0;
-	bytes = snprintf(text, sizeof(text), "%016" PRIx64 " ", (uint64_t)id);
+	bytes = snprintf(text, sizeof(text), "%016" PRIx64 " ", (uint64_t)session->id);
 	for (int i = 0; i < 16; i++)
-		bytes += snprintf(text + bytes, sizeof(text) - (size_t)bytes, "%02x", (unsigned char)password[i]);
+		bytes += snprintf(text + bytes, sizeof(text) - (size_t)bytes, "%02x", (unsigned char)session->password[i]);
+	bytes += snprintf(text + bytes, sizeof(text) - (size_t)bytes, " %s\n", session->addresses);
 	return replace("session", text, (size_t)bytes);
 }
 
-int zkf_state_session_load(int64_t *id, char password[16])
+int zkf_state_session_load(struct zkf_state_session *session)
 {
 	FILE *in = open_to_read("session");
 	uint64_t number = 0;
 	char digits[33] = "";
 	int n;
 
+	_Static_assert(ZKF_ADDRESSES_BYTES == 2048, "the format below");
+	memset(session, 0, sizeof(*session));
 	if (!in)
 		return -ENOENT;
-	n = fscanf(in, "%16" SCNx64 " %32[0-9a-f]", &number, digits);
+	n = fscanf(in, "%16" SCNx64 " %32[0-9a-f] %2047s", &number, digits, session->addresses);
 	fclose(in);
-	if (n != 2 || !number || strlen(digits) != 32)
+	if (n < 2 || !number || strlen(digits) != 32)
 		return -ENOENT;
 	for (int i = 0; i < 16; i++) {
 		unsigned byte;
 
 		if (sscanf(digits + 2 * i, "%2x", &byte) != 1)
 			return -ENOENT;
-		password[i] = (char)byte;
+		session->password[i] = (char)byte;
 	}
-	*id = (int64_t)number;
+	session->id = (int64_t)number;
 	return 0;
 }
 

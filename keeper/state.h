@@ -1,7 +1,7 @@
 /*
  * keeper/state.h - what a keeper leaves to its successor, in the runtime directory
  *
- * Answers for: the files "session" (id and password, 0600), "files" (which inode is which lock) and "stopped" (whom we
+ * Answers for: the files "session" (id, password and servers, 0600), "files" (which inode is which lock) and "stopped" (whom we
  *              stopped).  They live on tmpfs: a machine that has restarted has neither holders nor a session.
  * Does not:    keep holders: the kernel knows them.
  * Threads:     the loop's; main's before.
@@ -17,13 +17,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "resolve.h"
+
 /* zkf_state_init - directory_fd stays open as long as the process lives */
 void zkf_state_init(int directory_fd);
 
+struct zkf_state_session {
+	int64_t id;
+	char password[16];
+	char addresses[ZKF_ADDRESSES_BYTES]; /* of its servers, numeric: a keeper that follows needs no name service */
+};
+
 /* zkf_state_session_load - 0, or -ENOENT: none that can be used */
-int zkf_state_session_load(int64_t *id, char password[16]);
-/* zkf_state_session_save - id 0 forgets it; 0 or a negative errno */
-int zkf_state_session_save(int64_t id, const char password[16]);
+int zkf_state_session_load(struct zkf_state_session *session);
+/* zkf_state_session_save - NULL forgets it; 0 or a negative errno */
+int zkf_state_session_save(const struct zkf_state_session *session);
 
 struct zkf_state_file {
 	uint64_t dev, ino;

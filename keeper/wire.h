@@ -25,7 +25,7 @@
 
 #include <stdint.h>
 
-#define ZKF_WIRE_MAGIC 0x5a4b4631u /* "ZKF1": a change of any structure here changes the digit */
+#define ZKF_WIRE_MAGIC 0x5a4b4632u /* "ZKF2": a change of any structure here changes the digit */
 
 /* What is locked: on Linux the two kinds never conflict with each other. */
 enum zkf_kind { ZKF_FLOCK = 0, ZKF_RECORD = 1 };
@@ -34,7 +34,7 @@ enum zkf_kind { ZKF_FLOCK = 0, ZKF_RECORD = 1 };
 enum zkf_mode { ZKF_NONE = 0, ZKF_SHARED = 1, ZKF_EXCLUSIVE = 2 };
 
 enum zkf_op {
-	ZKF_OP_LOCK = 1,   /* with one descriptor: may this host lock?  One reply: COVERED, BUSY, UNMAPPED, LOCAL, FAILED */
+	ZKF_OP_LOCK = 1,   /* with one descriptor: may this host lock?  WAITING..., then COVERED, BUSY, UNMAPPED, LOCAL, FAILED */
 	ZKF_OP_UNLOCK = 2, /* no descriptor, no reply: (dev, ino, kind) was unlocked while a recall was pending */
 	ZKF_OP_GETLK = 3,  /* with one descriptor: who is in the way?  One reply: FREE, HELD, UNMAPPED, LOCAL, FAILED */
 	ZKF_OP_LIST = 4,   /* no descriptor: ROW..., then END or FAILED */
@@ -43,6 +43,7 @@ enum zkf_op {
 #define ZKF_FLAG_NONBLOCK 1u /* LOCK_NB, F_SETLK, F_OFD_SETLK: refuse instead of waiting for a holder */
 #define ZKF_FLAG_HELD 2u     /* the kernel lock is taken already: confirm that cover never went, or say BUSY */
 #define ZKF_FLAG_OFD 4u      /* the owner is the open file description (F_OFD_*), not the process */
+#define ZKF_FLAG_TELL 8u     /* blocking: WAITING may come, any number of times, before the reply */
 
 /* The last byte that a lock can reach: l_len == 0 means [start, ZKF_RANGE_MAX]. */
 #define ZKF_RANGE_MAX INT64_MAX
@@ -77,6 +78,7 @@ enum zkf_answer {
 	ZKF_HELD = 7,     /* GETLK: mode, start, end, pid (negative: of another host) of one lock in the way */
 	ZKF_ROW = 8,      /* LIST: `text` is one row, see below */
 	ZKF_END = 9,      /* LIST: no more rows */
+	ZKF_WAITING = 10, /* LOCK with FLAG_TELL, not the reply yet: `text` says for whom it waits */
 };
 
 #define ZKF_TEXT_BYTES 240
@@ -93,7 +95,7 @@ struct zkf_reply {
 	uint64_t state;               /* COVERED: the slot's state word at the grant */
 	uint32_t slot;                /* COVERED: index of the file's slot */
 	uint32_t text_bytes;          /* bytes of `text` in use, without a NUL */
-	char text[ZKF_TEXT_BYTES];    /* FAILED: one line for people, no newline */
+	char text[ZKF_TEXT_BYTES];    /* FAILED, WAITING: one line for people, no newline */
 };
 
 /*

@@ -12,18 +12,22 @@
  *        +------------- connection lost, repeatable -----------+
  *
  * Life of a ticket (one arming of a watch): made with its operation; freed when the operation fails, when it has fired,
- * or when the handle is closed.  libzookeeper keeps its address, so an owner that loses interest only clears ->watch.
+ * or when the handle is closed.  libzookeeper keeps its address, so an owner that loses interest only clears ->watch.  A
+ * claim that looks again twice a second for a day must not leave a ticket each time: one that is armed and spare serves
+ * the next arming of the same.  It may then fire a moment too early, for a change that the read has seen already.
  */
 #include "zk.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include <uthash.h>
 #include <zookeeper/zookeeper.h>
 
 #include "fault.h"
@@ -41,11 +45,20 @@ struct arrival {
 	bool is_ticket;
 };
 
+/* What the server is to tell of: a node's data, or its children. */
+struct watched {
+	UT_hash_handle hh;
+	int tickets;
+	struct zkf_zk_ticket *spare; /* armed, and nobody is interested in it: the next who asks for the same gets it */
+	char key[];                  /* 'c' or 'd', and the path */
+};
+
 struct zkf_zk_ticket {
 	struct arrival arrival;
 	struct zkf_zk_watch *watch; /* NULL: nobody is interested any more */
 	struct zkf_zk_ticket *next, *before; /* list of all tickets */
-	bool fired;
+	struct watched *watched;
+	bool armed; /* the read that has armed it has succeeded */
 };
 
 struct zkf_zk_op {
@@ -78,6 +91,8 @@ static zhandle_t *handle;
 static void (*state_changed)(void);
 static struct op_list waiting, sent;
 static struct zkf_zk_ticket *tickets;
+static struct watched *all_watched; /* by key */
+static size_t watched_bytes;
 static struct zkf_source event_source = {.fd = -1};
 static uint64_t operations;
 
@@ -86,6 +101,9 @@ static pthread_mutex_t arrived_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct arrival *arrived_first, **arrived_last = &arrived_first;
 /* Written by the client thread (session events), read by the loop. */
 static atomic_bool connected_flag, expired_flag, session_event;
+/* Written by the client threads, read by the loop; under the mutex. */
+static pthread_mutex_t trouble_mutex = PTHREAD_MUTEX_INITIALIZER;
+static char connect_trouble[ZKF_ZK_TROUBLE_BYTES];
 
 static void wake_loop(void)
 {
@@ -107,6 +125,40 @@ static void hand_over(struct arrival *arrival)
 	wake_loop();
 }
 
+/*
+ * Any thread.  The client tells what became of a connection in its log only:
+ *     ...: Socket 127.0.0.1:2181 zk retcode=-4, errno=111(Connection refused): server refused to accept the client
+ */
+static void note_trouble(const char *message)
+{
+	const char *socket_at = strstr(message, ": Socket "), *why = strstr(message, ", errno=");
+	const char *address = socket_at ? socket_at + strlen(": Socket ") : NULL;
+	bool hung_up = strstr(message, "failed while receiving") || strstr(message, "(Host is down)");
+
+	why = why ? strchr(why, '(') : NULL;
+	if (!address || !why)
+		return;
+	pthread_mutex_lock(&trouble_mutex);
+	snprintf(connect_trouble, sizeof(connect_trouble), "%.*s: %.*s", (int)strcspn(address, " "), address,
+	         hung_up ? 200 : (int)strcspn(why + 1, ")"),
+	         hung_up ? "the server hangs up: it has no quorum, is read-only, or has too many clients" : why + 1);
+	pthread_mutex_unlock(&trouble_mutex);
+}
+
+void zkf_zk_trouble(char phrase[ZKF_ZK_TROUBLE_BYTES])
+{
+	pthread_mutex_lock(&trouble_mutex);
+	memcpy(phrase, connect_trouble, ZKF_ZK_TROUBLE_BYTES);
+	pthread_mutex_unlock(&trouble_mutex);
+}
+
+static void trouble_is_over(void)
+{
+	pthread_mutex_lock(&trouble_mutex);
+	connect_trouble[0] = 0;
+	pthread_mutex_unlock(&trouble_mutex);
+}
+
 /* Client thread. */
 static void session_watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
@@ -115,6 +167,8 @@ static void session_watcher(zhandle_t *zh, int type, int state, const char *path
 	(void)context;
 	if (type != ZOO_SESSION_EVENT)
 		return;
+	if (state == ZOO_CONNECTED_STATE)
+		trouble_is_over();
 	atomic_store(&connected_flag, state == ZOO_CONNECTED_STATE);
 	if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
 		atomic_store(&expired_flag, true);
@@ -237,8 +291,55 @@ static void list_remove(struct op_list *list, struct zkf_zk_op *op)
 	list->count--;
 }
 
+/* As a reconnect must tell them to the server: its length and its bytes. */
+static size_t bytes_of(const struct watched *watched)
+{
+	return strlen(watched->key) - 1 + sizeof(int32_t);
+}
+
+static struct watched *watched_get(enum verb verb, const char *path)
+{
+	size_t bytes = strlen(path) + 1;
+	struct watched *made = zkf_calloc(1, sizeof(*made) + bytes + 1), *found;
+
+	if (!made)
+		return NULL;
+	made->key[0] = verb == VERB_CHILDREN ? 'c' : 'd';
+	memcpy(made->key + 1, path, bytes);
+	HASH_FIND(hh, all_watched, made->key, bytes, found);
+	if (found) {
+		free(made);
+		return found;
+	}
+	HASH_ADD(hh, all_watched, key[0], bytes, made);
+	if (!made->hh.tbl) {
+		free(made);
+		return NULL;
+	}
+	watched_bytes += bytes_of(made);
+	return made;
+}
+
+static void watched_drop(struct watched *watched)
+{
+	if (watched->tickets)
+		return;
+	watched_bytes -= bytes_of(watched);
+	HASH_DEL(all_watched, watched);
+	free(watched);
+}
+
+size_t zkf_zk_watched_bytes(void)
+{
+	return watched_bytes;
+}
+
 static void ticket_free(struct zkf_zk_ticket *ticket)
 {
+	if (ticket->watched->spare == ticket)
+		ticket->watched->spare = NULL;
+	ticket->watched->tickets--;
+	watched_drop(ticket->watched);
 	if (ticket->watch)
 		ticket->watch->ticket = NULL;
 	*(ticket->before ? &ticket->before->next : &tickets) = ticket->next;
@@ -247,27 +348,49 @@ static void ticket_free(struct zkf_zk_ticket *ticket)
 	free(ticket);
 }
 
-static struct zkf_zk_ticket *ticket_new(struct zkf_zk_watch *watch)
+/* Sets *to_arm: NULL when one is armed already. */
+static int ticket_get(struct zkf_zk_watch *watch, enum verb verb, const char *path, struct zkf_zk_ticket **to_arm)
 {
-	struct zkf_zk_ticket *ticket = zkf_calloc(1, sizeof(*ticket));
+	struct watched *watched = watched_get(verb, path);
+	struct zkf_zk_ticket *ticket = watched ? watched->spare : NULL;
 
-	if (!ticket)
-		return NULL;
+	*to_arm = NULL;
+	if (!watched)
+		return -ENOMEM;
+	if (ticket) {
+		watched->spare = NULL;
+		ticket->watch = watch;
+		watch->ticket = ticket;
+		return 0;
+	}
+	ticket = zkf_calloc(1, sizeof(*ticket));
+	if (!ticket) {
+		watched_drop(watched);
+		return -ENOMEM;
+	}
 	ticket->arrival.is_ticket = true;
 	ticket->watch = watch;
+	ticket->watched = watched;
+	watched->tickets++;
 	ticket->next = tickets;
 	if (tickets)
 		tickets->before = ticket;
 	tickets = ticket;
 	watch->ticket = ticket;
-	return ticket;
+	*to_arm = ticket;
+	return 0;
 }
 
 void zkf_zk_watch_forget(struct zkf_zk_watch *watch)
 {
-	if (watch->ticket)
-		watch->ticket->watch = NULL;
+	struct zkf_zk_ticket *ticket = watch->ticket;
+
 	watch->ticket = NULL;
+	if (!ticket)
+		return;
+	ticket->watch = NULL;
+	if (ticket->armed && !ticket->watched->spare)
+		ticket->watched->spare = ticket;
 }
 
 static void result_clear(struct zkf_zk_op *op)
@@ -371,8 +494,7 @@ static struct zkf_zk_op *op_start(struct zkf_zk_op *op, struct zkf_zk_watch *wat
 		return NULL;
 	if (watch) {
 		zkf_zk_watch_forget(watch);
-		op->ticket = ticket_new(watch);
-		if (!op->ticket) {
+		if (ticket_get(watch, op->verb, op->path, &op->ticket)) {
 			op_free(op);
 			return NULL;
 		}
@@ -464,6 +586,8 @@ static int error_of(int rc)
 		return -EACCES;
 	case ZNOTREADONLY:
 		return -EROFS;
+	case ZNOCHILDRENFOREPHEMERALS:
+		return -ENOTDIR;
 	case ZSYSTEMERROR: /* ours, see complete_data; a server never sends it */
 		return -ENOMEM;
 	default:
@@ -486,6 +610,8 @@ const char *zkf_zk_error_name(int error)
 		return "not authorised by the node's ACL";
 	case -EROFS:
 		return "server is read-only (no quorum)";
+	case -ENOTDIR:
+		return "its parent is an ephemeral node";
 	case -ENOMEM:
 		return "out of memory";
 	case -EINPROGRESS:
@@ -522,6 +648,13 @@ static void ticket_arrived(struct zkf_zk_ticket *ticket)
 		watch->fire(watch);
 }
 
+static void ticket_armed(struct zkf_zk_ticket *ticket)
+{
+	ticket->armed = true;
+	if (!ticket->watch && !ticket->watched->spare)
+		ticket->watched->spare = ticket; /* interest was lost while the read was under way */
+}
+
 static void op_arrived(struct zkf_zk_op *op)
 {
 	struct zkf_zk_ticket *ticket;
@@ -534,6 +667,8 @@ static void op_arrived(struct zkf_zk_op *op)
 		return;
 	}
 	ticket = op->rc != ZOK ? op->ticket : NULL;
+	if (op->rc == ZOK && op->ticket)
+		ticket_armed(op->ticket);
 	op->ticket = NULL;
 	if (ticket && op->done)
 		ticket_free(ticket);
@@ -577,6 +712,7 @@ static void client_log(const char *message)
 	static _Atomic int64_t last_ns; /* any thread */
 	int64_t now = zkf_now_ns();
 
+	note_trouble(message);
 	if (now - atomic_load(&last_ns) < 5000 * ZKF_NS_PER_MS)
 		return;
 	atomic_store(&last_ns, now);

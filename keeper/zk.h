@@ -12,12 +12,14 @@
 #define ZKF_ZK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* What an operation gave.  Pointers live until the callback returns. */
 struct zkf_zk_result {
 	/*
 	 * 0; -ENOENT no node; -EEXIST; -ENOTEMPTY; -ESTALE version differs; -EACCES; -EROFS read-only server;
+	 * -ENOTDIR the parent is ephemeral;
 	 * -ENOMEM; -EINPROGRESS: the connection was lost and the outcome is unknown (create and versioned set only:
 	 * all else is repeated until it is known); -EIO anything else.
 	 */
@@ -39,12 +41,15 @@ struct zkf_zk_op; /* an operation under way */
 
 /*
  * A watch, held by its owner.  Arm it by passing it to get or children; it fires once, on change or deletion.
- * Passing it again forgets the former arming.  All zero: not armed.
+ * Passing it again forgets the former arming.  All zero: not armed.  It may fire once for what the read has seen already,
+ * also before the read is done.
  */
 struct zkf_zk_watch {
 	void (*fire)(struct zkf_zk_watch *watch);
 	struct zkf_zk_ticket *ticket;
 };
+
+#define ZKF_ZK_TROUBLE_BYTES 160
 
 #define ZKF_ZK_PERSISTENT 0
 #define ZKF_ZK_EPHEMERAL 1
@@ -75,10 +80,14 @@ int zkf_zk_open(const char *servers, int timeout_ms, int64_t session_id, const c
 void zkf_zk_close(bool end_session);
 
 bool zkf_zk_connected(void);
+/* zkf_zk_trouble - what the last attempt to connect met, one phrase for people; "" when there was none, or it succeeded */
+void zkf_zk_trouble(char phrase[ZKF_ZK_TROUBLE_BYTES]);
 bool zkf_zk_expired(void);           /* a server said so; the handle is dead */
 int zkf_zk_timeout_ms(void);         /* negotiated, once connected */
 int64_t zkf_zk_session_id(void);     /* once connected */
 const char *zkf_zk_password(void);   /* 16 bytes */
+/* zkf_zk_watched_bytes - of what is watched, as a reconnect tells it to the server, which takes 1 MB at most */
+size_t zkf_zk_watched_bytes(void);
 uint64_t zkf_zk_operations(void);    /* sent since the start */
 
 /*

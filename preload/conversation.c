@@ -239,6 +239,19 @@ static int receive_reply(int fd, const struct zkf_patience *patience, struct zkf
 	return 0;
 }
 
+/* One line, one write: what the keeper says of a long wait. */
+static void log_waiting(int fd, const struct zkf_reply *reply)
+{
+	struct zkf_line line;
+
+	if (!zkf_log_begin(&line, ZKF_LOG_INFO, "lock fd="))
+		return;
+	zkf_log_number(&line, fd);
+	zkf_log_string(&line, " ");
+	zkf_log_bytes(&line, reply->text, reply->text_bytes);
+	zkf_log_end(&line);
+}
+
 int zkf_conversation_ask(const struct zkf_conversation *conversation, const struct zkf_request *request, int fd,
                          const struct zkf_patience *patience, struct zkf_reply *reply)
 {
@@ -247,7 +260,11 @@ int zkf_conversation_ask(const struct zkf_conversation *conversation, const stru
 	do
 		result = send_request(conversation->fd, request, fd);
 	while (result == -EINTR && patience->deadline_ns);
-	return result ? result : receive_reply(conversation->fd, patience, reply);
+	if (result)
+		return result;
+	while (!(result = receive_reply(conversation->fd, patience, reply)) && reply->answer == ZKF_WAITING)
+		log_waiting(fd, reply);
+	return result;
 }
 
 void zkf_conversation_close(struct zkf_conversation *conversation)

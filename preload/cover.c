@@ -52,7 +52,7 @@ static struct zkf_request make_request(const struct zkf_lock *lock, enum zkf_op 
 		.op = (uint8_t)op,
 		.kind = (uint8_t)lock->kind,
 		.mode = (uint8_t)lock->mode,
-		.flags = lock->flags | more_flags,
+		.flags = lock->flags | more_flags | (zkf_log_wanted(ZKF_LOG_INFO) ? ZKF_FLAG_TELL : 0),
 		.tid = (int32_t)syscall(SYS_gettid),
 		.start = lock->start,
 		.end = lock->end,

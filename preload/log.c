@@ -41,6 +41,11 @@ static int wanted(void)
 	return level;
 }
 
+bool zkf_log_wanted(enum zkf_log_level level)
+{
+	return (int)level <= wanted();
+}
+
 bool zkf_log_begin(struct zkf_line *line, enum zkf_log_level level, const char *subject)
 {
 	if ((int)level > wanted())

@@ -31,6 +31,9 @@ struct zkf_line {
 	char text[ZKF_LINE_BYTES];
 };
 
+/* zkf_log_wanted - would a line of this level be written? */
+bool zkf_log_wanted(enum zkf_log_level level);
+
 /* zkf_log_begin - start a line; false: nobody wants it, do not go on */
 bool zkf_log_begin(struct zkf_line *line, enum zkf_log_level level, const char *subject);
 

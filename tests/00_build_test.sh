@@ -29,6 +29,22 @@ test_the_library_does_not_allocate() {
 	assertEquals '' "$(nm -D --undefined-only "$lib" | grep -wE 'malloc|calloc|realloc|free|printf|fprintf|exit|abort' | grep -v stack_chk)"
 }
 
+# Calls of the client library that abort, hang, or use what is freed (multi; the synchronous ones; zoo_set_servers,
+# zoo_get_current_server): the keeper has none of them.
+test_the_keeper_keeps_to_the_asynchronous_calls() {
+	local call
+	for call in $(nm -D --undefined-only "$BUILD/zkflockd" | awk '$2 ~ /^zoo_/ { print $2 }'); do
+		case $call in
+		zoo_acreate | zoo_adelete | zoo_aset | zoo_async | zoo_awget | zoo_awget_children) ;;
+		zoo_client_id | zoo_recv_timeout | zoo_set_debug_level | zoo_set_servers_resolution_delay) ;;
+		*) fail "the keeper calls $call" ;;
+		esac
+	done
+	# What the library makes must not be inherited by anybody: see keeper/cloexec.c.
+	assertEquals 'pipe socket' "$(nm -D --defined-only "$BUILD/zkflockd" | awk '$3 ~ /^(pipe|socket)$/ { print $3 }' | sort |
+		tr '\n' ' ' | sed 's/ $//')"
+}
+
 test_hardening() {
 	local binary
 	for binary in zkflockd zkflock libzkflock.so; do

@@ -110,7 +110,8 @@ end() {
 
 # ---- the server ------------------------------------------------------------------------------------------------------
 
-# zk_start [LINE...] - a standalone server on a free port (the same one after zk_stop); LINEs go into its configuration
+# zk_start [LINE...] - a standalone server on a free port of ZK_ADDRESS, 127.0.0.1 unless set (the same port after zk_stop);
+# LINEs go into its configuration
 zk_start() {
 	local try
 	[ "$MODE" = native ] && return 0
@@ -118,7 +119,7 @@ zk_start() {
 	for try in 1 2 3 4 5; do
 		ZK_PORT=${ZK_PORT:-$((RANDOM % 9000 + 21000))}
 		printf '%s\n' tickTime=500 maxSessionTimeout=60000 "dataDir=$T/zk/data" "clientPort=$ZK_PORT" \
-			clientPortAddress=127.0.0.1 admin.enableServer=false maxClientCnxns=0 '4lw.commands.whitelist=*' \
+			"clientPortAddress=${ZK_ADDRESS:-127.0.0.1}" admin.enableServer=false maxClientCnxns=0 '4lw.commands.whitelist=*' \
 			"$@" >"$T/zk/zoo.cfg"
 		env -u ZKF_TAG java -Xmx256m -Xshare:auto -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
 			-Dznode.container.checkIntervalMs=1000 -Dzookeeper.preAllocSize=512 \
@@ -138,7 +139,7 @@ zk_start() {
 
 # zk_command WORD - the answer to a four-letter command
 zk_command() {
-	{ exec {zk_fd}<>"/dev/tcp/127.0.0.1/$ZK_PORT"; } 2>/dev/null || return 1
+	{ exec {zk_fd}<>"/dev/tcp/${ZK_ADDRESS:-127.0.0.1}/$ZK_PORT"; } 2>/dev/null || return 1
 	printf '%s' "$1" >&"$zk_fd"
 	timeout 5 cat <&"$zk_fd"
 	exec {zk_fd}>&-
@@ -160,7 +161,7 @@ zk_stop() {
 }
 
 # zkcat VERB PATH... - see tests/probes/zkcat.c
-zkcat() { timeout 20 "$PROBES/zkcat" "127.0.0.1:$ZK_PORT" "$@"; }
+zkcat() { timeout 20 "$PROBES/zkcat" "${ENSEMBLE:-${ZK_ADDRESS:-127.0.0.1}:$ZK_PORT}" "$@"; }
 
 # claims KIND FILE - number of claims in the queue of a file below s; KIND is locks (flock) or records (fcntl)
 claims() { zkcat count "/zkflock/$1/s%2F$2"; }
@@ -169,7 +170,8 @@ claims_are() { [ "$(claims "$1" "$2")" = "$3" ]; }
 
 # ---- hosts -----------------------------------------------------------------------------------------------------------
 
-# host NAME [LINE...] - make a host; LINEs go into its configuration; SESSION_TIMEOUT is 6s unless set
+# host NAME [LINE...] - make a host; LINEs go into its configuration; SESSION_TIMEOUT is 6s unless set, TICK_TIME 500ms,
+# ENSEMBLE the server of zk_start, ZK_ROOT /zkflock
 host() {
 	local name=$1
 	shift
@@ -182,8 +184,8 @@ host() {
 		return
 	fi
 	mkdir -p "$T/$name/s"
-	printf '%s\n' "ensemble 127.0.0.1:$ZK_PORT" 'root /zkflock' \
-		"session_timeout ${SESSION_TIMEOUT:-6s}" 'tick_time 500ms' \
+	printf '%s\n' "ensemble ${ENSEMBLE:-${ZK_ADDRESS:-127.0.0.1}:$ZK_PORT}" "root ${ZK_ROOT:-/zkflock}" \
+		"session_timeout ${SESSION_TIMEOUT:-6s}" "tick_time ${TICK_TIME:-500ms}" \
 		"map $T/$name/s s/%r" "$@" >"$T/$name/zkflock.conf"
 }
 

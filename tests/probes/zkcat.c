@@ -1,7 +1,8 @@
 /*
  * tests/probes/zkcat.c - look at a ZooKeeper server from a test
  *
- *     zkcat HOST:PORT ls PATH | get PATH | count PATH | create PATH [DATA] | ephemeral PATH [DATA] | delete PATH
+ *     zkcat HOST:PORT,... ls PATH | get PATH | count PATH | create PATH [DATA] | ephemeral PATH [DATA] | delete PATH |
+ *                         protect PATH | open PATH
  *
  * ls      children, sorted, one a line
  * get     the data
@@ -9,6 +10,7 @@
  * create  a persistent znode, parents too; data may be empty
  * ephemeral  the same for the last component, then hold it until killed
  * delete  a znode and all below it
+ * protect, open  from now on everybody may only read and administer it, or do everything
  *
  * Exit status 0, 1 (ZooKeeper said no: the message names the code), 2 (no connection within 10 s), 64 (usage).
  * SPDX-License-Identifier: Apache-2.0
@@ -131,6 +133,15 @@ static int create(zhandle_t *zk, const char *path, const char *data, bool epheme
 	return 0;
 }
 
+static int set_permissions(zhandle_t *zk, const char *path, int32_t permissions)
+{
+	struct ACL everybody = {.perms = permissions, .id = ZOO_ANYONE_ID_UNSAFE};
+	struct ACL_vector list = {.count = 1, .data = &everybody};
+	int code = zoo_set_acl(zk, path, -1, &list);
+
+	return code == ZOK ? 0 : fail(code, path);
+}
+
 int main(int argc, char **argv)
 {
 	zhandle_t *zk;
@@ -156,6 +167,10 @@ int main(int argc, char **argv)
 		printf("%ld\n", count);
 	} else if (strcmp(argv[2], "create") == 0 || strcmp(argv[2], "ephemeral") == 0) {
 		result = create(zk, argv[3], argc > 4 ? argv[4] : "", argv[2][0] == 'e');
+	} else if (strcmp(argv[2], "protect") == 0) {
+		result = set_permissions(zk, argv[3], ZOO_PERM_READ | ZOO_PERM_ADMIN);
+	} else if (strcmp(argv[2], "open") == 0) {
+		result = set_permissions(zk, argv[3], ZOO_PERM_ALL);
 	} else if (strcmp(argv[2], "delete") == 0) {
 		result = delete_below(zk, argv[3]);
 	}

@@ -1,0 +1,198 @@
+#!/bin/bash
+# tests/59_keeper_test.sh - keepers that stand still, machines whose clocks jump, and what keepers say of long waits
+# modes: cluster
+# limit: 180
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2317,SC2154
+ZKFLOCK_TEST_LOG=info
+SESSION_TIMEOUT=12s # nobody's session may end by itself on a busy machine
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib_loss.sh"
+
+# A keeper that is stopped can't stop anybody when the lease runs out: the guard puts another one into its place.
+test_a_stopped_keeper_is_replaced() {
+	local pid
+	ticker alpha replaced.lock "$T/ticks"
+	pid=$(keeper_pid alpha)
+	kill -STOP "$pid"
+	assertTrue 'another keeper' "wait_until 10 keeper_is_not alpha $pid"
+	assertEquals 'held' busy "$(try beta replaced.lock)"
+	assertTrue 'the job goes on' "started '$T/ticks'"
+	assertEquals 'one keeper' "$(keeper_pid alpha)" "$(pgrep -P "$(ps -o ppid= -p "$(keeper_pid alpha)" | tr -d ' ')")"
+	end "$(pgrep -P "$ticker")"
+	assertEquals 'free for beta' granted "$(wait_for beta replaced.lock 5)"
+}
+
+# A keeper dies, and the next one before it has a lease of its own: the third one knows how long the first one's holds, and
+# stops nobody before.
+test_a_lease_is_handed_on() {
+	local i pid
+	SESSION_TIMEOUT=30s host heirs
+	hold heirs heirs.lock || return
+	kill -STOP "$zk_pid"
+	for i in 2 3 4; do
+		pid=$(keeper_pid heirs)
+		kill -KILL "$pid"
+		assertTrue "keeper $i" "wait_until 5 lines '$T/heirs/run/log' 'keeper started' $i"
+	done
+	assertFalse 'the holder was left alone' 'logged heirs action=SIGSTOP'
+	kill -CONT "$zk_pid"
+	assertTrue 'resumed' 'wait_until 20 logged heirs "session resumed"'
+	assertEquals 'held' busy "$(try beta heirs.lock)"
+	assertFalse 'nobody was stopped' 'logged heirs action=SIGSTOP'
+	kill -KILL "$holder"
+	assertEquals 'free for beta' granted "$(wait_for beta heirs.lock 5)"
+}
+
+# One that is stopped and goes on before the guard has lost patience stays.
+test_a_keeper_that_is_stopped_for_a_moment_stays() {
+	local pid
+	assertEquals granted "$(try alpha moment.lock)"
+	pid=$(keeper_pid alpha)
+	kill -STOP "$pid"
+	wait_until 5 is_stopped "$pid"
+	kill -CONT "$pid"
+	assertTrue 'it stays' "never 1 keeper_is_not alpha $pid"
+	assertEquals granted "$(try alpha moment.lock)"
+}
+is_stopped() { [ "$(state_of "$1")" = T ]; }
+
+# Keeper and guard are stopped together.  Nobody is left to stop the holder; but nothing trusts the lease any more: the
+# lock that the host kept, and would grant without asking, is not granted.  When they go on they find out.
+test_keeper_and_guard_stopped() {
+	local pid guard
+	SESSION_TIMEOUT=5s host still 'connect_timeout 1s'
+	ticker still still.lock "$T/ticks"
+	assertEquals 'kept' granted "$(try still kept.lock)"
+	assertEquals 'without asking' 'granted' "$(try still kept.lock)"
+	pid=$(keeper_pid still)
+	guard=$(ps -o ppid= -p "$pid" | tr -d ' ')
+	kill -STOP "$guard" "$pid"
+	assertEquals 'beta, when the session has ended' granted "$(wait_for beta still.lock 20)"
+	assertEquals 'not without asking' ENOLCK "$(try still kept.lock 2>/dev/null)"
+	assertEquals 'beta has it' granted "$(wait_for beta kept.lock 5)"
+	kill -CONT "$pid" "$guard"
+	assertTrue 'the holder is dealt with' "wait_until 10 gone $ticker"
+	assertTrue 'and its child' "standing '$T/ticks'"
+	assertEquals 'a fresh session' granted "$(wait_for still kept.lock 10)"
+	keeper_stop still
+}
+
+# Keeper and guard die, and what they have left is damaged: the session can't be found again.  Its holders are dealt with all the same.
+test_keeper_and_guard_killed_and_the_session_forgotten() {
+	local pid
+	SESSION_TIMEOUT=5s host amnesic
+	ticker amnesic forgotten.lock "$T/ticks"
+	pid=$(keeper_pid amnesic)
+	kill -KILL "$(ps -o ppid= -p "$pid" | tr -d ' ')" "$pid"
+	wait_until 5 gone "$pid"
+	: >"$T/amnesic/run/session"
+	assertEquals 'another lock' granted "$(wait_for amnesic other.lock 20)"
+	assertTrue 'the old holder is dead' "wait_until 5 gone $ticker"
+	assertTrue 'and its child writes no more' "standing '$T/ticks'"
+	assertEquals 'beta, when the session has ended' granted "$(wait_for beta forgotten.lock 20)"
+}
+
+# ---- clocks ----------------------------------------------------------------------------------------------------------
+
+# clocked HOST - its keeper runs by clocks that the test sets: clocks REALTIME BOOTTIME, seconds away from the true ones
+clocked() {
+	clocks 0 0
+	env "ZKFLOCK_CONF=$T/$1/zkflock.conf" "ZKFLOCK_RUNTIME_DIR=$T/$1/run" "LD_PRELOAD=$PROBES/libclock.so" \
+		"ZKF_CLOCKS=$T/clocks" "$BUILD/zkflockd" --on-demand </dev/null >/dev/null 2>&1 &
+	wait_until 10 keeper_pid "$1" >/dev/null
+}
+sanitized() { grep -qE '__[at]san_init' "$BUILD/zkflockd"; }
+clocks() {
+	"$PYTHON" -c 'import os, struct, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.pwrite(fd, struct.pack("qq", *(int(x) * 10**9 for x in sys.argv[2:])), 0)' "$T/clocks" "$1" "$2"
+}
+
+# The wall clock is set by a day, both ways: nobody notices.
+test_the_wall_clock_jumps() {
+	local jump
+	sanitized && skip "a sanitizer's clock is its own" && return
+	host wall
+	clocked wall
+	ticker wall wall.lock "$T/ticks"
+	for jump in 86400 -86400 0; do
+		clocks $jump 0
+		assertEquals "$jump s: held" busy "$(try beta wall.lock)"
+		assertEquals "$jump s: a new lock" granted "$(try wall "wall$jump.lock")"
+		assertEquals "$jump s: and again" granted "$(try wall "wall$jump.lock")"
+		kill -HUP "$(keeper_pid wall)" # it says something
+		assertTrue "$jump s: the keeper's clock has jumped" \
+			"wait_until 5 day_is_logged $jump"
+		assertTrue "$jump s: the job goes on" "started '$T/ticks'"
+	done
+	assertFalse 'no lease was over' 'logged wall lease-over'
+	end "$(pgrep -P "$ticker")"
+	keeper_stop wall
+}
+
+day_is_logged() { tail -n 1 "$T/wall/run/log" | grep -q "^$(date -u -d "$1 seconds" +%Y-%m-%d)"; }
+
+# The machine sleeps for longer than the lease: CLOCK_BOOTTIME has jumped when it wakes up.  The job stands still until the
+# servers have said that the session is alive (here they did not sleep with it, and it is).
+test_a_machine_that_has_slept() {
+	sanitized && skip "a sanitizer's clock is its own" && return
+	host sleepy
+	clocked sleepy
+	ticker sleepy sleepy.lock "$T/ticks"
+	kill -STOP "$zk_pid" # or the answer may come before anybody has looked at the clock
+	clocks 0 60
+	assertTrue 'noticed' 'wait_until 3 logged sleepy lease-over'
+	assertTrue 'it is stopped' 'wait_until 3 logged sleepy action=SIGSTOP'
+	kill -CONT "$zk_pid"
+	assertTrue 'and continued' 'wait_until 10 logged sleepy action=SIGCONT'
+	assertTrue 'it goes on' "started '$T/ticks'"
+	assertEquals 'held all the time' busy "$(try beta sleepy.lock)"
+	end "$(pgrep -P "$ticker")"
+	keeper_stop sleepy
+}
+
+
+# ---- long waits ------------------------------------------------------------------------------------------------------
+
+# talkative HOST - a host whose keeper tells of waits of 0.3 s, 0.6 s, and so on
+talkative() {
+	host "$1"
+	env "ZKFLOCK_CONF=$T/$1/zkflock.conf" "ZKFLOCK_RUNTIME_DIR=$T/$1/run" ZKFLOCK_TEST_WAIT_MS=300 \
+		"$BUILD/zkflockd" --on-demand </dev/null >/dev/null 2>&1 &
+	wait_until 10 keeper_pid "$1" >/dev/null
+}
+lines() { [ "$(grep -cE "$2" "$1")" -ge "$3" ]; }
+
+# Who waits for another host is told for whom, at growing intervals, if it wants to know; the log has it in any case.
+test_a_long_wait_is_told() {
+	local out by
+	talkative waiting
+	hold beta wait.lock || return
+	by="for s%2Fwait.lock held by $(hostname) pid $holder lock"
+	ZKFLOCK_TEST_LOG=error spawn waiting "$PROBES/lock" -w -h wait.lock
+	out=$spawned_out
+	assertTrue 'log' "wait_until 10 lines '$T/waiting/run/log' ' info lock waiting [0-9]+ s $by; asked by pid $spawned' 2"
+	assertEquals 'not wanted' '' "$(cat "$out.err")"
+	spawn waiting "$PROBES/lock" -w -h wait.lock
+	out=$spawned_out
+	assertTrue 'told' "wait_until 10 lines '$out.err' '^zkflock: info lock fd=[0-9]+ waiting [0-9]+ s $by\$' 3"
+	assertEquals 'it still waits' '' "$(cat "$out")"
+	end "$holder"
+	assertTrue 'and is granted' "wait_until 10 grep -q granted '$T'/out.*"
+	keeper_stop waiting
+}
+
+# Another host waits as well; held is the lock by the own host's process.  Who waits for that one in the kernel is not
+# told, but the log has it.
+test_a_long_wait_for_the_own_host() {
+	talkative queue
+	hold queue own.lock || return
+	spawn beta "$PROBES/lock" -w own.lock
+	wait_until 10 claims_are locks own.lock 2
+	spawn queue "$PROBES/lock" -w own.lock
+	assertTrue 'log' "wait_until 10 lines '$T/queue/run/log' ' waiting [0-9]+ s for s%2Fown.lock held by this host pid $holder lock' 2"
+	keeper_stop queue
+}
+
+. shunit2
