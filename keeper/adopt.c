@@ -22,6 +22,7 @@
 #include "claim.h"
 #include "fault.h"
 #include "file.h"
+#include "holds.h"
 #include "lease.h"
 #include "log.h"
 #include "look.h"
@@ -47,6 +48,7 @@ static bool is_file(int fd, const struct zkf_state_file *wanted)
 struct missing {
 	uint64_t dev, ino;
 	uint32_t kind;
+	bool group;
 	char *lock, *path;
 };
 static struct missing *missing;
@@ -59,7 +61,8 @@ static void missing_add(const struct zkf_state_file *known)
 	if (!more)
 		return;
 	missing = more;
-	more[missing_count] = (struct missing){known->dev, known->ino, known->kind, zkf_memdup(known->lock, strlen(known->lock)),
+	more[missing_count] = (struct missing){known->dev, known->ino, known->kind, known->group,
+	                                       zkf_memdup(known->lock, strlen(known->lock)),
 	                                       zkf_memdup(known->path, strlen(known->path))};
 	if (more[missing_count].lock && more[missing_count].path)
 		missing_count++;
@@ -92,7 +95,7 @@ static void found_open(int process_fds, const char *name, uint64_t dev, uint64_t
 	while (at > missing && !by_inode(at - 1, &key))
 		at--;
 	for (; at < missing + missing_count && !by_inode(at, &key); at++)
-		file_known(&(struct zkf_state_file){at->dev, at->ino, at->kind, at->lock, at->path}, fd);
+		file_known(&(struct zkf_state_file){at->dev, at->ino, at->kind, at->group, at->lock, at->path}, fd);
 	close(fd);
 }
 
@@ -142,7 +145,7 @@ static void file_known(const struct zkf_state_file *known, int fd)
 
 	if (zkf_file_find(known->dev, known->ino, known->kind) || fstat(fd, &status))
 		return;
-	lock = zkf_lock_get(known->kind, known->lock);
+	lock = zkf_lock_get(known->group ? ZKF_GROUP : known->kind, known->lock);
 	if (!lock)
 		return;
 	lock->on_loss = rule ? rule->on_loss : ZKF_LOSS_FREEZE;
@@ -160,7 +163,7 @@ static void file_adopt(const struct zkf_state_file *known)
 
 	if (known->kind > ZKF_RECORD || zkf_file_find(known->dev, known->ino, known->kind))
 		return;
-	lock = zkf_lock_get(known->kind, known->lock);
+	lock = zkf_lock_get(known->group ? ZKF_GROUP : known->kind, known->lock);
 	if (lock)
 		zkf_lock_touch(lock);
 	fd = open(known->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -177,6 +180,7 @@ void zkf_adopt_files(const struct zkf_config *config)
 	rules = config;
 	zkf_state_files_each(file_adopt);
 	missing_search();
+	zkf_holds_adopt();
 }
 
 /* --- claims --- */
