@@ -30,7 +30,7 @@ struct zkf_file {
 	uint64_t looked_step;
 	/* Of a group (holds.h): */
 	struct zkf_hold *holds;
-	uint8_t seen_mode; /* what the last real look has found, whole file */
+	uint8_t seen_mode; /* what the last real look has found, or been taken since */
 	int64_t scan_due_ns; /* not before, all processes are searched again */
 	bool guessed; /* in_use is "all, exclusive" because the kernel could not be asked, or had too much to tell */
 };

@@ -537,6 +537,8 @@ void zkf_holds_note(const struct zkf_demand *demand)
 		return;
 	/* Also when it shows nothing: it may have passed the lock on already.  The next look tells if there is none. */
 	hold_add(demand->file, &demand->thread, demand->fd, demand->mode);
+	if (demand->mode > demand->file->seen_mode)
+		demand->file->seen_mode = demand->mode; /* until it is seen: other calls may still forbid a look */
 }
 
 static void promise_add(const struct zkf_file *file, const struct zkf_thread *thread, int32_t fd, uint8_t mode)
@@ -584,7 +586,8 @@ void zkf_holds_adopt(void)
 
 /*
  * A trial lock could refuse a pinned call, unless that is one that waits in the kernel.  Without it, what the last look
- * has found is still true but for what has been unlocked since, and what the pinned calls take.
+ * has found is still true but for what has been unlocked since, and what pinned calls have taken (zkf_holds_note) or are
+ * about to take.
  */
 static bool may_try(const struct zkf_file *file)
 {

@@ -266,6 +266,7 @@ static void cover(struct zkf_demand *demand, enum zkf_demand_state state)
 	        state == ZKF_DEMAND_SOFT);
 	zkf_holds_promise(demand);
 	demand->state = state;
+	demand->file->looked_step = 0; /* what was seen in this step did not have it */
 	demand->claim = NULL;
 	conversion_end(demand);
 	if (!demand->held && state == ZKF_DEMAND_PINNED)

@@ -19,7 +19,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,12 +57,29 @@ static long now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* Has the process ended?  One that waits to be reaped has. */
+static bool gone(int pid)
+{
+	char path[40], text[512] = "", *behind;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return true;
+	if (read(fd, text, sizeof(text) - 1) <= 0)
+		text[0] = 0;
+	close(fd);
+	behind = strrchr(text, ')');
+	return !behind || behind[2] == 'Z' || behind[2] == 'X';
+}
+
 static struct slot *slot_take(void)
 {
 	for (int i = 0; i < SLOTS; i++) {
 		int old = atomic_load(&slots[i].pid);
 
-		if ((old == 0 || (kill(old, 0) < 0 && errno == ESRCH)) &&
+		if ((old == 0 || gone(old)) &&
 		    atomic_compare_exchange_strong(&slots[i].pid, &old, (int)getpid())) {
 			atomic_store(&slots[i].mode, NONE);
 			return &slots[i];
@@ -74,19 +90,23 @@ static struct slot *slot_take(void)
 
 static void check(const struct slot *mine, int mode)
 {
+	struct timespec now;
+
 	for (int i = 0; i < SLOTS; i++) {
 		int other = atomic_load(&slots[i].mode), pid = atomic_load(&slots[i].pid);
 
 		if (&slots[i] == mine || other == NONE || pid == 0 || (mode == SHARED && other == SHARED))
 			continue;
-		if (kill(pid, 0) < 0 && errno == ESRCH)
+		if (gone(pid))
 			continue;
 		/* It may have been killed just now, and its locks be gone before it is. */
 		usleep(20000);
-		if (atomic_load(&slots[i].mode) != other || (kill(pid, 0) < 0 && errno == ESRCH))
+		if (atomic_load(&slots[i].mode) != other || gone(pid))
 			continue;
 		atomic_fetch_add(&violations, 1);
-		fprintf(stderr, "pid %d mode %d meets pid %d mode %d\n", (int)getpid(), mode, pid, other);
+		clock_gettime(CLOCK_REALTIME, &now);
+		fprintf(stderr, "%ld.%03ld pid %d slot %d mode %d meets pid %d slot %d mode %d\n", (long)now.tv_sec,
+		        now.tv_nsec / 1000000, (int)getpid(), (int)(mine - slots), mode, pid, i, other);
 	}
 }
 
