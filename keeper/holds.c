@@ -30,19 +30,21 @@ struct zkf_owner {
 	UT_hash_handle hh;
 };
 
-struct zkf_hold {
-	struct zkf_hold *next; /* of file->holds */
-	struct zkf_owner *owner;
-	int32_t fd;   /* where its process showed it last; -1: it does not any more */
-	uint8_t mode; /* as shown last */
-};
-
 /* Whose is a hold now? */
 enum whose {
 	THREADS,   /* its thread's */
 	PROCESSES, /* its process's: the thread is gone */
 	ELSEWHERE, /* its process does not show it */
 	NOT_SHOWN, /* /proc does not let us look: its thread's, as long as the kernel has a lock there at all */
+};
+
+struct zkf_hold {
+	struct zkf_hold *next; /* of file->holds */
+	struct zkf_owner *owner;
+	int32_t fd;   /* where its process showed it last; -1: it does not any more */
+	uint8_t mode; /* as shown last */
+	enum whose whose; /* as of ... */
+	uint64_t step;    /* ... this step of a lock: many demands ask */
 };
 
 /* The loop's. */
@@ -174,7 +176,7 @@ static int seek_in_process(const struct zkf_file *file, struct zkf_hold *hold)
 	return error < 0 ? error : found;
 }
 
-static enum whose hold_whose(const struct zkf_file *file, struct zkf_hold *hold)
+static enum whose hold_whose_now(const struct zkf_file *file, struct zkf_hold *hold)
 {
 	const struct zkf_thread *thread = &hold->owner->key.thread;
 	struct zkf_holders shown = {0};
@@ -197,6 +199,15 @@ static enum whose hold_whose(const struct zkf_file *file, struct zkf_hold *hold)
 	if (!found)
 		return ELSEWHERE;
 	return zkf_thread_lives(thread) ? THREADS : PROCESSES;
+}
+
+static enum whose hold_whose(const struct zkf_file *file, struct zkf_hold *hold)
+{
+	if (hold->step != zkf_lock_step_number()) {
+		hold->whose = hold_whose_now(file, hold);
+		hold->step = zkf_lock_step_number();
+	}
+	return hold->whose;
 }
 
 /* A flock's taker that is gone, or whose process does not have it any more. */
@@ -661,7 +672,7 @@ static int file_each(struct zkf_file *file, void (*each)(void *owner, const stru
 	int count = 0;
 
 	for (struct zkf_hold *hold = file->holds; hold; hold = hold->next) {
-		enum whose whose = hold_whose(file, hold);
+		enum whose whose = hold_whose_now(file, hold);
 
 		row.pid = whose == ELSEWHERE ? anybody(file, hold) : hold->owner->key.thread.pid;
 		row.task = whose == THREADS ? hold->owner->key.thread.task : 0;
