@@ -44,7 +44,12 @@ taken() {
 	assertEquals "taken, on beta${2:+: $2}" busy "$(try beta "g$1/taken")"
 }
 
-zk_writes() { zk_command srvr | awk '/^Zxid/ { print $2 }'; }
+# all_wait NAME... - time itself is the subject: nobody is answered in it
+all_wait() {
+	sleep 0.3
+	any_answered "$@"
+	assertNotEquals "all wait: $*" 0 $?
+}
 
 # ---- who waits, who does not -----------------------------------------------------------------------------------------
 
@@ -55,7 +60,7 @@ test_another_file_of_the_group_waits_in_another_process_and_on_another_host() {
 	expect c 'flock 2 ex nb' EAGAIN
 	tell b 'flock 2 ex'
 	tell c 'flock 3 ex'
-	nobody_answers 1 b c
+	all_wait b c
 	expect a 'flock 1 un' ok
 	wait_until 5 any_answered b c
 	assertTrue 'only one of them' '! { has_line b $((ANSWERS_READ[b] + 1)) && has_line c $((ANSWERS_READ[c] + 1)); }'
@@ -136,11 +141,11 @@ test_threads_are_owners() {
 	expect a 't2 flock 3 ex nb' EAGAIN
 	expect a 't2 setlk 3 rd 0 0' EAGAIN
 	tell a 't2 setlkw 3 wr 0 0'
-	nobody_answers 1 a
+	all_wait a
 	expect b 'flock 1 un' ok
 	tell a 't1 flock 1 un'
 	expect_answer a ok
-	nobody_answers 1 a
+	all_wait a
 	tell a 't1 flock 2 un'
 	expect_answer a ok
 	expect_answer a ok 5 'the other thread gets it'
@@ -156,7 +161,7 @@ test_a_description_that_a_living_thread_holds_is_that_thread_s() {
 	expect a 't2 flock 1 ex nb' EAGAIN
 	taken h 'the refusal has dropped nothing'
 	tell a 't2 flock 1 ex'
-	nobody_answers 1 a
+	all_wait a
 	tell a 't1 flock 1 un'
 	expect_answer a ok
 	expect_answer a ok
@@ -213,7 +218,7 @@ test_a_waiter_gets_it_from_a_killed_owner_of_three_files() {
 	expect a 'setlk 3 wr 0 0' ok
 	tell b 'flock 3 ex'
 	tell c 'setlkw 1 wr 0 0'
-	nobody_answers 1 b c
+	all_wait b c
 	kill -KILL "$(actor_of a)"
 	wait_until 3 any_answered b c
 	assertEquals 'one of them has it' 0 $?
@@ -290,7 +295,7 @@ test_a_sole_reader_upgrades() {
 	expect c 'flock 3 sh' ok
 	expect a 'flock 3 ex nb' EAGAIN
 	tell a 'flock 3 ex'
-	nobody_answers 1 a
+	all_wait a
 	expect c 'flock 3 un' ok
 	expect_answer a ok
 }
@@ -304,7 +309,7 @@ test_two_readers_that_upgrade() {
 		expect "$first" 'flock 1 sh' ok
 		expect "$second" 'flock 2 sh' ok
 		tell "$first" 'flock 1 ex'
-		nobody_answers 1 "$first"
+		all_wait "$first"
 		tell "$second" 'flock 2 ex'
 		wait_until 10 any_answered "$first" "$second"
 		assertEquals "$pair: one has it" 0 $?
@@ -393,7 +398,7 @@ test_no_deadlock_is_reported() {
 	expect a 'setlk 1 wr 0 0' ok
 	tell b 'setlkw 2 wr 0 0'
 	tell c 'setlkw 3 wr 0 0'
-	nobody_answers 2 b c
+	all_wait b c
 	expect a 'setlkw 2 wr 0 0' ok
 	expect a 'setlkw 3 wr 0 0' ok
 	kill -KILL "$(actor_of a)"
@@ -401,17 +406,108 @@ test_no_deadlock_is_reported() {
 	assertEquals 'one has it' 0 $?
 }
 
+# ---- an ordinary lock that is several files -------------------------------------------------------------------------
+
+# replaced KIND... - a holds the file s/FILE in slot 1, which is then another one, open in slot 2; b has the new one in 2
+replaced() {
+	actor a alpha
+	actor b alpha
+	expect a "open 1 rw $1" ok
+	expect b "open 1 rw $1" ok
+	expect a "$2" ok
+	expect a "$3" ok
+	expect a "open 2 rw $1" ok
+	expect b "open 2 rw $1" ok
+	expect a "inode 1 $1" other
+}
+
+test_a_lock_file_that_its_holder_replaces() {
+	replaced replaced 'flock 1 ex' 'unlink replaced'
+	expect b 'flock 2 ex nb' EAGAIN
+	expect a 'flock 2 ex nb' ok
+	expect a 'flock 1 un' ok
+	expect b 'flock 2 sh nb' EAGAIN
+	assertEquals beta busy "$(try beta replaced)"
+	expect a 'flock 2 sh' ok
+	expect b 'flock 2 sh nb' ok
+	expect a 'flock 2 un' ok
+	expect b 'flock 2 ex nb' ok
+	expect b 'flock 1 ex' ok
+}
+
+# b waits in the kernel for the old file while a takes the new one, and must not believe in the old one when it gets that.
+test_a_waiter_for_the_old_file() {
+	actor a alpha
+	actor b alpha
+	expect a 'open 1 rw waited' ok
+	expect b 'open 1 rw waited' ok
+	expect a 'flock 1 ex' ok
+	tell b 'flock 1 ex'
+	all_wait b
+	expect a 'unlink waited' ok
+	expect a 'open 2 rw waited' ok
+	expect a 'flock 2 ex' ok
+	expect a 'flock 1 un' ok
+	all_wait b
+	assertEquals beta busy "$(try beta waited)"
+	expect a 'flock 2 un' ok
+	expect_answer b ok
+}
+
+# The same with somebody who asked the keeper before he waited in the kernel: another host had the lock then.
+test_a_waiter_for_the_old_file_that_had_asked() {
+	local first=a second=b
+	actor a alpha
+	actor b alpha
+	actor c beta
+	expect a 'open 1 rw asked' ok
+	expect b 'open 1 rw asked' ok
+	expect c 'open 1 rw asked' ok
+	expect c 'flock 1 ex' ok
+	tell a 'flock 1 ex'
+	tell b 'flock 1 ex'
+	all_wait a b
+	expect c 'flock 1 un' ok
+	wait_until 5 any_answered a b
+	has_line a $((ANSWERS_READ[a] + 1)) || { first=b second=a; }
+	expect_answer $first ok
+	expect $first 'unlink asked' ok
+	expect $first 'open 2 rw asked' ok
+	expect $first 'flock 2 ex' ok
+	expect $first 'flock 1 un' ok
+	all_wait $second
+	expect $first 'flock 2 un' ok
+	expect_answer $second ok
+}
+
+test_records_of_a_file_that_is_replaced() {
+	echo >"$T/alpha/s/fresh"
+	replaced records 'setlk 1 wr 0 10' 'rename fresh records'
+	expect a 'osetlk 1 wr 20 10' ok
+	expect b 'setlk 2 wr 5 1' EAGAIN
+	expect b 'setlk 2 wr 25 1' EAGAIN
+	expect b 'setlk 2 wr 15 1' ok
+	expect a 'setlk 2 wr 15 1' EAGAIN
+	expect a 'setlk 2 wr 0 10' ok
+	expect a 'osetlk 2 wr 20 10' ok
+	forked child a
+	expect b 'setlk 2 un 0 0' ok
+	expect a 'setlk 1 un 0 0' ok
+	expect a 'osetlk 1 wr 40 1' ok
+	expect a 'osetlk 2 wr 40 1' ok
+	expect b 'setlk 2 rd 40 1' EAGAIN
+}
+
 # ---- what it costs, what people see, what a keeper's death does ------------------------------------------------------
 
 test_reentrant_calls_cost_no_zookeeper_operation() {
-	local before
+	local before packets
 	group w
 	expect a 'flock 1 ex' ok
 	before=$(claims_of_group w)
 	expect a 'flock 2 ex' ok
 	expect a 'flock 2 un' ok
 	packets=$(zk_mntr zk_packets_received)
-	heartbeats=$(zkcat get /zkflock/hosts | wc -l)
 	expect a 'again 2000 flock 2 ex' ok
 	expect a 'again 2000 setlk 3 wr 0 0' ok
 	# A heartbeat every 600 ms, of each of two hosts, and our own questions.
@@ -439,17 +535,17 @@ test_a_new_keeper_knows_the_threads_again() {
 	expect a 't1 flock 1 ex' ok
 	expect a 't1 setlk 2 wr 0 0' ok
 	tell b 'flock 3 ex'
-	nobody_answers 1 b
+	all_wait b
 	old=$(keeper_pid alpha)
 	kill -KILL "$old"
 	assertTrue 'a new one' "wait_until 10 new_keeper alpha $old"
 	expect a 't2 flock 3 ex nb' EAGAIN
 	expect a 't1 flock 3 ex' ok
-	nobody_answers 1 b
+	all_wait b
 	assertEquals 'beta' busy "$(try beta gy/1)"
 	expect a 't1 flock 1 un' ok
 	expect a 't1 setlk 2 un 0 0' ok
-	nobody_answers 1 b
+	all_wait b
 	tell a 't1 flock 3 un'
 	expect_answer a ok
 	expect_answer b ok
