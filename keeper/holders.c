@@ -175,11 +175,14 @@ static int add(struct zkf_holders *holders, const struct zkf_holder *holder)
 /* "lock:\t1: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF"; false: not a lock of the file's kind */
 static bool parse(const char *line, uint32_t kind, struct zkf_holder *holder)
 {
-	char type[16], mode[16], end[24];
+	char type[16], mode[16], inode[64], end[24];
+	const char *colon;
 
-	if (sscanf(line, "lock: %*d: %15s %*s %15s %d %*s %" SCNd64 " %23s", type, mode, &holder->taker, &holder->start,
-	           end) != 5)
+	if (sscanf(line, "lock: %*d: %15s %*s %15s %d %63s %" SCNd64 " %23s", type, mode, &holder->taker, inode,
+	           &holder->start, end) != 6)
 		return false;
+	colon = strrchr(inode, ':');
+	holder->ino = colon ? strtoull(colon + 1, NULL, 10) : 0;
 	if (!strcmp(type, "FLOCK"))
 		holder->type = ZKF_HOLDER_FLOCK;
 	else if (!strcmp(type, "POSIX"))
@@ -281,21 +284,29 @@ int zkf_holders_all(const struct zkf_file *file, struct zkf_holders *holders)
 	return error;
 }
 
-int zkf_holders_listed(const struct zkf_file *file, int32_t taker)
+/* proc_ns.h of the kernel: PROC_PID_INIT_INO, the same since 3.8 */
+#define FIRST_PID_NAMESPACE 0xEFFFFFFCu
+
+int zkf_holders_listed(uint64_t ino, int32_t taker)
 {
 	char line[256], type[16], inode[64];
-	FILE *in = fopen("/proc/locks", "re");
+	struct stat ours;
 	int pid, listed = 0;
+	FILE *in;
 
-	while (in && fgets(line, sizeof(line), in)) {
+	if (stat("/proc/self/ns/pid", &ours) || ours.st_ino != FIRST_PID_NAMESPACE)
+		return -EINVAL;
+	in = fopen("/proc/locks", "re");
+	if (!in)
+		return -EINVAL;
+	while (fgets(line, sizeof(line), in)) {
 		const char *colon;
 
 		if (sscanf(line, "%*d: %15s %*s %*s %d %63s", type, &pid, inode) != 3 || strcmp(type, "FLOCK"))
 			continue;
 		colon = strrchr(inode, ':');
-		listed += colon && pid == taker && strtoull(colon + 1, NULL, 10) == file->key.ino;
+		listed += colon && pid == taker && strtoull(colon + 1, NULL, 10) == ino;
 	}
-	if (in)
-		fclose(in);
+	fclose(in);
 	return listed;
 }

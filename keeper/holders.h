@@ -46,6 +46,7 @@ enum zkf_holder_type { ZKF_HOLDER_FLOCK, ZKF_HOLDER_POSIX, ZKF_HOLDER_OFD };
 /* One lock as one descriptor of one process shows it: a description that several have shows several times. */
 struct zkf_holder {
 	int64_t start, end;
+	uint64_t ino;  /* as the kernel prints it for locks: not every file system shows programs the same */
 	int32_t pid;   /* whose descriptor */
 	int32_t fd;    /* its number there */
 	int32_t taker; /* flock: who took it, perhaps gone, 0 if it can't be told; record: the owner, -1 for OFD */
@@ -79,8 +80,11 @@ int zkf_holders_all(const struct zkf_file *file, struct zkf_holders *holders);
 /*
  * zkf_holders_listed - how many flocks of this inode that this process took does /proc/locks know?
  *
- * It also knows descriptors that are on their way through a socket.
+ * ino  as in zkf_holder
+ *
+ * Returns the count, also of descriptors that are on their way through a socket and of takers that are gone; or -EINVAL:
+ * not to be told, since we live in a pid namespace, where the latter are left out.
  */
-int zkf_holders_listed(const struct zkf_file *file, int32_t taker);
+int zkf_holders_listed(uint64_t ino, int32_t taker);
 
 #endif

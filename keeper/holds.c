@@ -41,8 +41,11 @@ enum whose {
 struct zkf_hold {
 	struct zkf_hold *next; /* of file->holds */
 	struct zkf_owner *owner;
+	/* Of records: the least range with all that was asked for through it.  The kernel shows what is left. */
+	int64_t start, end;
 	int32_t fd;   /* where its process showed it last; -1: it does not any more */
 	uint8_t mode; /* as shown last */
+	bool posix;   /* owned by the process: gone with it, and not tied to a descriptor */
 	enum whose whose; /* as of ... */
 	uint64_t step;    /* ... this step of a lock: many demands ask */
 };
@@ -105,7 +108,7 @@ void zkf_holds_forget(struct zkf_file *file)
 }
 
 /* Memory is out: then the lock is one that no hold explains, which is safe. */
-static void hold_add(struct zkf_file *file, const struct zkf_thread *thread, int32_t fd, uint8_t mode)
+static void hold_add(struct zkf_file *file, const struct zkf_thread *thread, struct zkf_hold like)
 {
 	struct zkf_owner *owner = owner_get(file->lock, thread);
 	struct zkf_hold *hold, *next;
@@ -116,8 +119,13 @@ static void hold_add(struct zkf_file *file, const struct zkf_thread *thread, int
 	/* Through one descriptor there is one lock: only shared ones may have been taken by several threads. */
 	for (hold = file->holds; hold; hold = next) {
 		next = hold->next;
-		if (hold->owner->key.thread.pid == thread->pid && hold->fd == fd &&
-		    (hold->owner == owner || modes_conflict(hold->mode, mode)))
+		if (hold->owner->key.thread.pid != thread->pid || hold->fd != like.fd || hold->posix != like.posix)
+			continue;
+		if (hold->owner == owner && hold->start < like.start)
+			like.start = hold->start;
+		if (hold->owner == owner && hold->end > like.end)
+			like.end = hold->end;
+		if (hold->owner == owner || modes_conflict(hold->mode, like.mode))
 			hold_end(file, hold);
 	}
 	hold = zkf_calloc(1, sizeof(*hold));
@@ -128,14 +136,19 @@ static void hold_add(struct zkf_file *file, const struct zkf_thread *thread, int
 		}
 		return;
 	}
+	*hold = like;
 	hold->owner = owner;
-	hold->fd = fd;
-	hold->mode = mode;
 	hold->next = file->holds;
 	file->holds = hold;
 }
 
 /* --- what the kernel shows --- */
+
+/* Can this be what the hold stands for? */
+static bool stands_for(const struct zkf_hold *hold, const struct zkf_holder *holder)
+{
+	return (holder->type == ZKF_HOLDER_POSIX) == hold->posix && holder->start <= hold->end && holder->end >= hold->start;
+}
 
 static uint8_t strongest(const struct zkf_holders *holders, size_t from)
 {
@@ -151,7 +164,8 @@ static uint8_t strongest(const struct zkf_holders *holders, size_t from)
 static bool claimed(const struct zkf_file *file, const struct zkf_hold *but, const struct zkf_holder *holder)
 {
 	for (const struct zkf_hold *hold = file->holds; hold; hold = hold->next)
-		if (hold != but && hold->fd == holder->fd && hold->owner->key.thread.pid == holder->pid)
+		if (hold != but && hold->fd == holder->fd && hold->owner->key.thread.pid == holder->pid && !hold->posix &&
+		    stands_for(hold, holder))
 			return true;
 	return false;
 }
@@ -166,7 +180,8 @@ static int seek_in_process(const struct zkf_file *file, struct zkf_hold *hold)
 	for (size_t i = 0; error >= 0 && !found && i < shown.count; i++) {
 		const struct zkf_holder *holder = &shown.items[i];
 
-		if (claimed(file, hold, holder) || (holder->type == ZKF_HOLDER_FLOCK && holder->taker != pid))
+		if (!stands_for(hold, holder) || claimed(file, hold, holder) ||
+		    (holder->type == ZKF_HOLDER_FLOCK && holder->taker != pid))
 			continue;
 		hold->fd = holder->fd;
 		hold->mode = holder->mode;
@@ -174,6 +189,24 @@ static int seek_in_process(const struct zkf_file *file, struct zkf_hold *hold)
 	}
 	zkf_holders_free(&shown);
 	return error < 0 ? error : found;
+}
+
+/* How many of these it stands for; takes the mode from them. */
+static int through_it(struct zkf_hold *hold, const struct zkf_holders *shown)
+{
+	uint8_t mode = ZKF_NONE;
+	int count = 0;
+
+	for (size_t i = 0; i < shown->count; i++) {
+		if (!stands_for(hold, &shown->items[i]))
+			continue;
+		count++;
+		if (shown->items[i].mode > mode)
+			mode = shown->items[i].mode;
+	}
+	if (count)
+		hold->mode = mode;
+	return count;
 }
 
 static enum whose hold_whose_now(const struct zkf_file *file, struct zkf_hold *hold)
@@ -188,7 +221,7 @@ static enum whose hold_whose_now(const struct zkf_file *file, struct zkf_hold *h
 	}
 	found = zkf_holders_at(file, thread->pid, hold->fd, &shown);
 	if (found > 0)
-		hold->mode = strongest(&shown, 0);
+		found = through_it(hold, &shown);
 	zkf_holders_free(&shown);
 	if (!found) {
 		hold->fd = -1; /* whatever that number shows later is another lock */
@@ -219,8 +252,8 @@ static bool taken_by(const struct zkf_holder *holder, int32_t pid)
 
 static bool any_taken_by(const struct zkf_file *file, const struct zkf_hold *hold, const struct zkf_holders *shown)
 {
-	for (size_t i = 0; i < shown->count; i++)
-		if (taken_by(&shown->items[i], hold->owner->key.thread.pid) && !claimed(file, hold, &shown->items[i]))
+	for (size_t i = 0; i < shown->count && !hold->posix; i++)
+		if (stands_for(hold, &shown->items[i]) && taken_by(&shown->items[i], hold->owner->key.thread.pid) && !claimed(file, hold, &shown->items[i]))
 			return true;
 	return false;
 }
@@ -276,37 +309,56 @@ static void is_mine(struct question *question, uint8_t mode)
 		question->mine = mode;
 }
 
-/* A flock that the kernel lists for its taker, and that no other hold of that process stands for. */
-static bool listed(const struct zkf_file *file, const struct zkf_hold *hold)
+/* A shared flock: does the kernel list one for its taker that no other hold of that process stands for?  < 0: unknown. */
+static int listed(struct question *question, const struct zkf_hold *hold)
 {
 	int32_t taker = hold->owner->key.thread.pid;
-	int known = 0;
+	const struct zkf_holders *own = own_shown(question);
+	int known = 0, count;
 
-	if (file->key.kind != ZKF_FLOCK || taker <= 0)
-		return false;
-	for (const struct zkf_hold *other = file->holds; other; other = other->next)
+	if (question->file->key.kind != ZKF_FLOCK || !own->count)
+		return -EINVAL;
+	for (const struct zkf_hold *other = question->file->holds; other; other = other->next)
 		known += other != hold && other->fd >= 0 && other->owner->key.thread.pid == taker;
-	return zkf_holders_listed(file, taker) > known;
+	count = zkf_holders_listed(own->items[0].ino, taker);
+	return count < 0 ? count : count > known;
+}
+
+/* Has it ended, since nobody shows it any more?  No, if that can't be told: never too early. */
+static bool ended(struct question *question, const struct zkf_hold *hold, uint8_t in_use)
+{
+	const struct zkf_holders *all;
+	int left;
+
+	if (hold->owner->key.thread.pid <= 0)
+		return false;
+	if (hold->posix)
+		return true;
+	if (question->file->key.kind == ZKF_FLOCK && in_use == ZKF_EXCLUSIVE)
+		return false; /* it is there, in one place, and that is not the asking process */
+	left = listed(question, hold);
+	if (left >= 0)
+		return !left;
+	all = all_shown(question);
+	return all && !any_taken_by(question->file, hold, all);
 }
 
 /* Its process does not show it: it belongs to whoever does, and if nobody does it has ended. */
 static void judge_elsewhere(struct question *question, struct zkf_hold *hold, uint8_t in_use)
 {
 	struct zkf_file *file = question->file;
-	const struct zkf_holders *all;
 
-	if (any_taken_by(file, hold, own_shown(question))) {
+	if (hold->owner->key.thread.pid > 0 && any_taken_by(file, hold, own_shown(question))) {
 		is_mine(question, hold->mode);
 		return;
 	}
-	/* Where nothing depends on it nothing is searched; and an exclusive flock is there, in one place. */
+	/* Where nothing depends on it nothing is searched. */
 	if (!modes_conflict(hold->mode, question->demand->mode))
 		return;
-	all = in_use == ZKF_EXCLUSIVE && file->key.kind == ZKF_FLOCK ? NULL : all_shown(question);
-	if (!all || any_taken_by(file, hold, all) || listed(file, hold))
-		in_the_way(question, hold->owner->key.thread.pid, hold->mode);
-	else
+	if (ended(question, hold, in_use))
 		hold_end(file, hold);
+	else
+		in_the_way(question, hold->owner->key.thread.pid, hold->mode);
 }
 
 static void judge(struct question *question, struct zkf_hold *hold, uint8_t in_use)
@@ -317,7 +369,7 @@ static void judge(struct question *question, struct zkf_hold *hold, uint8_t in_u
 
 	if (whose == ELSEWHERE) {
 		judge_elsewhere(question, hold, in_use);
-	} else if (whose == PROCESSES ? thread->pid == demand->pid || any_taken_by(question->file, NULL, own_shown(question))
+	} else if (whose == PROCESSES ? thread->pid == demand->pid || any_taken_by(question->file, hold, own_shown(question))
 	                              : zkf_thread_same(thread, &demand->thread)) {
 		is_mine(question, hold->mode);
 	} else {
@@ -448,8 +500,8 @@ static bool group_conflict(struct zkf_lock *lock, struct zkf_demand *demand)
 		}
 	for (struct zkf_file *file = lock->files; file; file = file->next) {
 		zkf_recall_look(file);
-		if (file->in_use.count)
-			conflict |= group_file_conflict(file, demand);
+		if (file->in_use.count || file->blind)
+			conflict |= file->blind || group_file_conflict(file, demand);
 	}
 	demand->owner_holds = demand->own_mode >= demand->mode;
 	demand->process_holds = demand->own_mode != ZKF_NONE;
@@ -530,6 +582,8 @@ void zkf_holds_arrive(struct zkf_demand *demand, int passed_fd)
 	struct zkf_ranges held = {0};
 
 	zkf_thread_of(&demand->thread, demand->pid, demand->tid);
+	demand->asked_start = demand->start;
+	demand->asked_end = demand->end;
 	demand->start = 0;
 	demand->end = ZKF_RANGE_MAX;
 	if (demand->file->key.kind != ZKF_FLOCK)
@@ -542,20 +596,35 @@ void zkf_holds_arrive(struct zkf_demand *demand, int passed_fd)
 	zkf_ranges_free(&held);
 }
 
+static struct zkf_hold demand_hold(const struct zkf_demand *demand)
+{
+	return (struct zkf_hold){.start = demand->asked_start, .end = demand->asked_end, .fd = demand->fd,
+	                         .mode = demand->mode, .posix = demand->posix};
+}
+
 void zkf_holds_note(const struct zkf_demand *demand)
 {
 	if (!is_group(demand->lock) || demand->op != ZKF_OP_LOCK || demand->state == ZKF_DEMAND_WAITING)
 		return;
 	/* Also when it shows nothing: it may have passed the lock on already.  The next look tells if there is none. */
-	hold_add(demand->file, &demand->thread, demand->fd, demand->mode);
+	hold_add(demand->file, &demand->thread, demand_hold(demand));
 	if (demand->mode > demand->file->seen_mode)
 		demand->file->seen_mode = demand->mode; /* until it is seen: other calls may still forbid a look */
 }
 
-static void promise_add(const struct zkf_file *file, const struct zkf_thread *thread, int32_t fd, uint8_t mode)
+static void promise_add(const struct zkf_file *file, const struct zkf_thread *thread, const struct zkf_hold *hold)
 {
-	zkf_state_promise_add(
-		&(struct zkf_state_promise){file->key.dev, file->key.ino, (uint32_t)file->key.kind, *thread, fd, mode});
+	struct zkf_state_promise promise = {file->key.dev, file->key.ino, (uint32_t)file->key.kind, *thread, hold->start,
+	                                    hold->end, hold->fd, hold->mode, hold->posix};
+
+	zkf_state_promise_add(&promise);
+}
+
+static void promise_demand(const struct zkf_demand *demand)
+{
+	struct zkf_hold hold = demand_hold(demand);
+
+	promise_add(demand->file, &demand->thread, &hold);
 }
 
 static void promises_add_all(void)
@@ -564,10 +633,10 @@ static void promises_add_all(void)
 		if (!is_group(file->lock))
 			continue;
 		for (const struct zkf_hold *hold = file->holds; hold; hold = hold->next)
-			promise_add(file, &hold->owner->key.thread, hold->fd, hold->mode);
+			promise_add(file, &hold->owner->key.thread, hold);
 		for (const struct zkf_demand *demand = file->lock->demands; demand; demand = demand->next)
 			if (demand->file == file && demand->op == ZKF_OP_LOCK && demand->state != ZKF_DEMAND_WAITING)
-				promise_add(file, &demand->thread, demand->fd, demand->mode);
+				promise_demand(demand);
 	}
 }
 
@@ -576,7 +645,7 @@ void zkf_holds_promise(const struct zkf_demand *demand)
 	if (!is_group(demand->lock) || demand->op != ZKF_OP_LOCK)
 		return;
 	zkf_state_promises_restart(promises_add_all, false);
-	promise_add(demand->file, &demand->thread, demand->fd, demand->mode);
+	promise_demand(demand);
 }
 
 static void adopt_one(const struct zkf_state_promise *promise)
@@ -584,7 +653,9 @@ static void adopt_one(const struct zkf_state_promise *promise)
 	struct zkf_file *file = zkf_file_find(promise->dev, promise->ino, promise->kind);
 
 	if (file && is_group(file->lock) && (promise->mode == ZKF_SHARED || promise->mode == ZKF_EXCLUSIVE))
-		hold_add(file, &promise->thread, promise->fd, promise->mode);
+		hold_add(file, &promise->thread,
+		         (struct zkf_hold){.start = promise->start, .end = promise->end, .fd = promise->fd,
+		                           .mode = promise->mode, .posix = promise->posix});
 }
 
 void zkf_holds_adopt(void)
@@ -611,9 +682,20 @@ static bool may_try(const struct zkf_file *file)
 	return true;
 }
 
-void zkf_holds_look(struct zkf_file *file)
+static void real_look(struct zkf_file *file)
 {
 	struct zkf_ranges found = {0};
+
+	/* What can't be told is exclusive; so it is said in `found` as well, unless memory is out. */
+	if (zkf_file_look(file, &found) || file->guessed)
+		file->seen_mode = ZKF_EXCLUSIVE;
+	else
+		file->seen_mode = zkf_ranges_mode(&found);
+	zkf_ranges_free(&found);
+}
+
+void zkf_holds_look(struct zkf_file *file)
+{
 	bool soft = false;
 	uint8_t mode;
 
@@ -622,9 +704,7 @@ void zkf_holds_look(struct zkf_file *file)
 	/* Published before the look (I4): who unlocks after it tells us. */
 	zkf_publish_state(file->slot, ZKF_NONE, true, soft);
 	if (may_try(file)) {
-		zkf_file_look(file, &found);
-		file->seen_mode = zkf_ranges_mode(&found);
-		zkf_ranges_free(&found);
+		real_look(file);
 		if (file->seen_mode == ZKF_NONE)
 			zkf_holds_forget(file);
 		for (struct zkf_hold *hold = file->holds, *next; hold; hold = next) {
@@ -639,8 +719,7 @@ void zkf_holds_look(struct zkf_file *file)
 		    demand->mode > mode)
 			mode = demand->mode;
 	zkf_ranges_clear(&file->in_use);
-	if (mode && zkf_ranges_assign(&file->in_use, 0, ZKF_RANGE_MAX, mode))
-		zkf_log(ZKF_LOG_ERROR, "file look path=%s error=\"out of memory\"", file->path);
+	file->blind = mode && zkf_ranges_assign(&file->in_use, 0, ZKF_RANGE_MAX, mode);
 }
 
 /* --- for people --- */
@@ -696,13 +775,9 @@ int zkf_holds_each(struct zkf_lock *lock, void (*each)(void *owner, const struct
 	int count = 0;
 
 	for (struct zkf_file *file = lock->files; file; file = file->next) {
-		struct zkf_ranges found = {0};
-
 		if (!has_demand(file)) { /* no trial lock beside a call under way */
 			zkf_publish_state(file->slot, ZKF_NONE, true, false);
-			zkf_file_look(file, &found);
-			file->seen_mode = zkf_ranges_mode(&found);
-			zkf_ranges_free(&found);
+			real_look(file);
 		}
 		if (file->seen_mode != ZKF_NONE)
 			count += file_each(file, each, owner);

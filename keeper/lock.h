@@ -110,7 +110,8 @@ struct zkf_demand {
 	bool in_the_way;         /* what the last zkf_holds_conflict has found */
 	bool another_thread;     /* groups: what its description holds is another thread's */
 	bool description_locked; /* groups: something is held through the very description that it asks with */
-	int64_t start, end;       /* groups: the whole, whatever was asked */
+	int64_t start, end;       /* groups: the whole, whatever was asked, ... */
+	int64_t asked_start, asked_end; /* ... which is this */
 	int64_t arrived_ns;
 	bool deadlocked; /* found to be the youngest wait of a cycle: to be failed by the next step */
 	int convert_fd; /* a flock conversion that would block: the program's description, to unlock it by; else -1 */

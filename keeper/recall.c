@@ -232,7 +232,7 @@ static int lock_in_use(struct zkf_lock *lock, struct zkf_ranges *in_use)
 
 	for (struct zkf_file *file = lock->files; file && !error; file = file->next) {
 		zkf_recall_look(file);
-		error = zkf_ranges_raise_all(in_use, &file->in_use);
+		error = file->blind ? -ENOMEM : zkf_ranges_raise_all(in_use, &file->in_use);
 	}
 	/* Promised: granted to this host for a demand that waits for another file of the lock. */
 	for (const struct zkf_demand *demand = lock->demands; demand && !error; demand = demand->next)
@@ -449,7 +449,7 @@ static void files_tidy(struct zkf_lock *lock)
 		if (wanted)
 			continue;
 		zkf_recall_look(file);
-		if (!file->in_use.count)
+		if (!file->in_use.count && !file->blind)
 			zkf_file_free(file);
 	}
 }

@@ -167,9 +167,11 @@ int zkf_state_promise_add(const struct zkf_state_promise *promise)
 {
 	char line[256];
 	int bytes = snprintf(line, sizeof(line),
-	                     "%u %" PRIu64 " %" PRIu64 " %d %" PRIu64 " %d %" PRIu64 " %d %u\n", promise->kind, promise->dev,
+	                     "%u %" PRIu64 " %" PRIu64 " %d %" PRIu64 " %d %" PRIu64 " %d %u %d %" PRId64 " %" PRId64 "\n",
+	                     promise->kind, promise->dev,
 	                     promise->ino, promise->thread.pid, promise->thread.process_start, promise->thread.task,
-	                     promise->thread.thread_start, promise->fd, promise->mode);
+	                     promise->thread.thread_start, promise->fd, promise->mode,
+	                     promise->posix, promise->start, promise->end);
 
 	return append(&promises, line, (size_t)bytes);
 }
@@ -182,13 +184,18 @@ void zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promis
 	while (in && fgets(line, sizeof(line), in)) {
 		struct zkf_state_promise promise;
 		unsigned mode;
+		int posix;
 
 		memset(&promise, 0, sizeof(promise));
 		if (strchr(line, '\n') &&
-		    sscanf(line, "%u %" SCNu64 " %" SCNu64 " %d %" SCNu64 " %d %" SCNu64 " %d %u", &promise.kind,
+		    sscanf(line, "%u %" SCNu64 " %" SCNu64 " %d %" SCNu64 " %d %" SCNu64 " %d %u %d %" SCNd64
+		           " %" SCNd64,
+		           &promise.kind,
 		           &promise.dev, &promise.ino, &promise.thread.pid, &promise.thread.process_start,
-		           &promise.thread.task, &promise.thread.thread_start, &promise.fd, &mode) == 9) {
+		           &promise.thread.task, &promise.thread.thread_start, &promise.fd, &mode, &posix,
+		           &promise.start, &promise.end) == 12) {
 			promise.mode = (uint8_t)mode;
+			promise.posix = posix;
 			each(&promise);
 		}
 	}

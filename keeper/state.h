@@ -48,8 +48,10 @@ struct zkf_state_promise {
 	uint64_t dev, ino;
 	uint32_t kind;
 	struct zkf_thread thread;
+	int64_t start, end;
 	int32_t fd;
 	uint8_t mode;
+	bool posix;
 };
 
 /* zkf_state_promise_add - before the answer; 0 or a negative errno */
