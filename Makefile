@@ -79,9 +79,10 @@ check-model: ## model-check the claim protocol with spin; MUTANTS=1: that each r
 	BUILD=$(BUILD) tests/model/check.sh $(if $(MUTANTS),--mutants)
 
 MINUTES ?= 10
-soak: ## the differential test on new random sequences for MINUTES=10
+soak: ## random sequences against the kernel, and a storm on a group, for MINUTES=10 each
 	$(remake) deps
 	$(remake) DEVELOPER=1 all probes
+	BUILD=$(BUILD) SECONDS_OF_STRESS=$$(($(MINUTES) * 60)) bash tests/46_groups_stress_test.sh
 	BUILD=$(BUILD) tests/differential --minutes $(MINUTES)
 
 bench: ## what a lock costs: plain kernel and library side by side, and ZooKeeper's part

@@ -19,6 +19,28 @@
 
 #include "fault.h"
 #include "file.h"
+#include "log.h"
+
+/*
+ * A /proc of another pid namespace than ours numbers processes in its own way: then nothing there can be believed, and
+ * every owner is unknown.  So it is when a program in a namespace without a /proc of its own starts the keeper.
+ */
+static bool proc_is_ours(void)
+{
+	static int ours = -1; /* known after the first look */
+	char self[16];
+	ssize_t bytes;
+
+	if (ours >= 0)
+		return ours;
+	bytes = readlink("/proc/self", self, sizeof(self) - 1);
+	self[bytes > 0 ? bytes : 0] = 0;
+	ours = strtol(self, NULL, 10) == getpid();
+	if (!ours)
+		zkf_log(ZKF_LOG_ERROR, "holders /proc is not of this pid namespace: no thread can be told from another, so that "
+		                       "who holds a group waits for itself if it asks for more; start zkflockd outside");
+	return ours;
+}
 
 /* --- threads --- */
 
@@ -114,7 +136,7 @@ static int32_t task_by_inner(int32_t pid, int32_t tid)
 void zkf_thread_of(struct zkf_thread *thread, int32_t pid, int32_t tid)
 {
 	memset(thread, 0, sizeof(*thread)); /* it is hashed */
-	if (pid <= 0)
+	if (pid <= 0 || !proc_is_ours())
 		return;
 	thread->pid = pid;
 	thread->process_start = process_start(pid);
@@ -221,6 +243,8 @@ int zkf_holders_at(const struct zkf_file *file, int32_t pid, int32_t fd, struct 
 	uint64_t dev, ino;
 	int error;
 
+	if (!proc_is_ours())
+		return -EACCES;
 	if (pid <= 0 || fd < 0)
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
@@ -240,6 +264,8 @@ int zkf_holders_of(const struct zkf_file *file, int32_t pid, struct zkf_holders 
 	char path[40];
 	DIR *directory;
 
+	if (!proc_is_ours())
+		return -EACCES;
 	if (pid <= 0)
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
@@ -268,7 +294,7 @@ bool zkf_holder_same(const struct zkf_holder *a, const struct zkf_holder *b)
 
 int zkf_holders_all(const struct zkf_file *file, struct zkf_holders *holders)
 {
-	DIR *directory = opendir("/proc");
+	DIR *directory = proc_is_ours() ? opendir("/proc") : NULL;
 	struct dirent *entry;
 	int error = directory ? 0 : -EACCES;
 

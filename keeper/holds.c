@@ -570,6 +570,23 @@ bool zkf_holds_conflict(struct zkf_lock *lock, struct zkf_demand *demand)
 	return demand->in_the_way;
 }
 
+static bool upgrades(const struct zkf_demand *demand)
+{
+	return demand->state == ZKF_DEMAND_WAITING && !demand->nonblock && demand->mode == ZKF_EXCLUSIVE &&
+	       demand->own_mode == ZKF_SHARED && demand->in_the_way && demand->convert_fd < 0;
+}
+
+bool zkf_holds_deadlock(const struct zkf_demand *demand)
+{
+	if (!is_group(demand->lock) || !demand->posix || !upgrades(demand))
+		return false;
+	for (const struct zkf_demand *other = demand->lock->demands; other; other = other->next)
+		if (other != demand && upgrades(other) && !zkf_thread_same(&other->thread, &demand->thread) &&
+		    (!other->posix || other->number < demand->number))
+			return true;
+	return false;
+}
+
 bool zkf_holds_another_thread(const struct zkf_demand *demand)
 {
 	return is_group(demand->lock) && demand->another_thread;

@@ -45,6 +45,13 @@ void zkf_holds_arrive(struct zkf_demand *demand, int passed_fd);
  */
 bool zkf_holds_conflict(struct zkf_lock *lock, struct zkf_demand *demand);
 
+/*
+ * zkf_holds_deadlock - would this F_SETLKW wait for itself?
+ *
+ * Two threads of this host read a group and both wait to write: as the kernel does for one file, one of them is told.
+ */
+bool zkf_holds_deadlock(const struct zkf_demand *demand);
+
 /* zkf_holds_another_thread - is what its description holds another thread's, so that no conversion may drop it? */
 bool zkf_holds_another_thread(const struct zkf_demand *demand);
 

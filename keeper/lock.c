@@ -489,9 +489,12 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 		refuse(demand, NULL);
 		return;
 	}
-	if (zkf_lock_covered(lock, demand->start, demand->end, demand->mode) && demand->in_the_way) {
+	if (demand->in_the_way &&
+	    (demand->nonblock || zkf_lock_covered(lock, demand->start, demand->end, demand->mode))) {
 		if (demand->nonblock)
 			refuse(demand, NULL);
+		else if (zkf_holds_deadlock(demand))
+			fail_deadlocked(demand);
 		else
 			conversion_drops(demand);
 		return; /* the poll and the hints of recall.c tell when the other file is free */

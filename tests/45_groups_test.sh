@@ -10,9 +10,9 @@
 # Every test has a group of its own, so that none waits for the permission that another one left with a host.
 grouped_host() {
 	local group lines=()
-	for group in a b c d e f h i j k l m n o p q r s t u v w x y; do lines+=("map $T/$1/s/g$group group-$group"); done
+	for group in a b c d e f h i j k l m n o p q r s t u v w x y z; do lines+=("map $T/$1/s/g$group group-$group"); done
 	host "$1" "${lines[@]}"
-	for group in a b c d e f h i j k l m n o p q r s t u v w x y; do mkdir "$T/$1/s/g$group"; done
+	for group in a b c d e f h i j k l m n o p q r s t u v w x y z; do mkdir "$T/$1/s/g$group"; done
 }
 
 oneTimeSetUp() {
@@ -181,6 +181,50 @@ test_a_thread_that_ends_leaves_its_hold_to_the_process() {
 	taken i
 	expect a 't2 flock 2 un' ok
 	free i
+}
+
+# The program's own numbers of its threads are not the keeper's.
+test_threads_in_a_pid_namespace_of_their_own() {
+	unshare -pf true 2>/dev/null || { skip 'unshare -p is not allowed' && return; }
+	assertEquals 'the keeper is outside' granted "$(try alpha gz/1)"
+	new_channel inner
+	spawn alpha unshare -pf "$PROBES/actor" "$T/actors/inner.in" "$T/actors/inner.out"
+	expect_answer inner ready
+	expect inner 'open 1 rw gz/1' ok
+	expect inner 'open 2 rw gz/2' ok
+	expect inner 't1 flock 1 ex' ok
+	expect inner 't1 flock 2 ex nb' ok
+	expect inner 't2 setlk 2 wr 0 0' EAGAIN
+	expect inner 't1 flock 1 un' ok
+	taken z
+	expect inner 't1 flock 2 un' ok
+	expect inner 't2 setlk 2 wr 0 0' ok
+	expect inner 'flock 1 ex nb' EAGAIN
+	expect inner 't2 flock 1 ex nb' ok
+	tell inner 'exit 0'
+	free z
+}
+
+# A keeper that can't tell who is who: nobody is an owner, and two are never in.
+test_a_keeper_that_can_not_trust_proc() {
+	unshare -pf true 2>/dev/null || { skip 'unshare -p is not allowed' && return; }
+	host delta "map $T/delta/s/gd group-delta"
+	mkdir "$T/delta/s/gd"
+	new_channel first
+	spawn delta unshare -pf "$PROBES/actor" "$T/actors/first.in" "$T/actors/first.out"
+	expect_answer first ready
+	expect first 'open 1 rw gd/1' ok
+	expect first 'open 2 rw gd/2' ok
+	expect first 'flock 1 sh' ok
+	expect first 'flock 2 sh nb' ok
+	expect first 'flock 2 ex nb' EAGAIN
+	expect first 't1 flock 2 ex nb' EAGAIN
+	expect first 'flock 1 un' ok
+	expect first 'flock 1 ex nb' ok
+	expect first 'flock 2 sh nb' EAGAIN
+	expect first 'flock 1 un' ok
+	expect first 't1 flock 2 ex nb' ok
+	tell first 'exit 0'
 }
 
 # ---- how holds end ---------------------------------------------------------------------------------------------------
@@ -392,6 +436,29 @@ test_getlk_tells_of_other_owners() {
 	expect b 'getlk 3 wr 5 1' free
 }
 
+test_two_readers_that_both_want_to_write_by_records() {
+	group v
+	expect a 'setlk 1 rd 0 0' ok
+	expect b 'setlk 2 rd 0 0' ok
+	tell a 'setlkw 1 wr 0 0'
+	all_wait a
+	expect b 'setlkw 2 wr 0 0' EDEADLK
+	all_wait a
+	expect b 'setlk 2 un 0 0' ok
+	expect_answer a ok
+	expect a 'setlk 1 un 0 0' ok
+	expect a 't1 setlk 1 rd 0 0' ok
+	expect a 't2 osetlk 2 rd 0 0' ok
+	tell a 't2 osetlkw 3 wr 0 0'
+	all_wait a
+	expect a 't1 setlkw 3 wr 0 0' EDEADLK
+	expect a 't1 flock 3 sh' ok
+	expect a 't1 flock 3 un' ok
+	tell a 't1 setlk 1 un 0 0'
+	expect_answer a ok
+	expect_answer a ok
+}
+
 # Neither a false deadlock, nor an answer that an ordinary record lock of the same name gives.
 test_no_deadlock_is_reported() {
 	group v
@@ -522,7 +589,7 @@ test_list_shows_who_holds_what() {
 	expect a 'flock 1 sh' ok
 	expect a 'setlk 2 rd 0 1' ok
 	expect b 'flock 3 sh' ok
-	list=$(on alpha "$BUILD/zkflock" list | grep -w group-x)
+	list=$(on alpha env -u LD_PRELOAD "$BUILD/zkflock" list | grep -w group-x)
 	assertEquals "$list" 3 "$(grep -cE 'group +READ' <<<"$list")"
 	assertEquals "$list" 2 "$(grep -cw "$(actor_of a)" <<<"$list")"
 	assertEquals "$list" 1 "$(grep -w "$(actor_of b)" <<<"$list" | grep -c 'held.*/gx/3$')"
