@@ -313,8 +313,8 @@ test_two_subshells_exclude_each_other() {
 	local i
 	echo 0 >"$T/count"
 	for i in 1 2 3 4; do
-		spawn alpha sh -c '( flock 9; flock 8; read n <"$1/count"; n=$((n + 1)); echo $n >"$1/count" ) 9>go/a'$i' 8>go/b' sh "$T"
-		spawn beta sh -c '( flock 9; flock 8; read n <"$1/count"; n=$((n + 1)); echo $n >"$1/count" ) 9>go/a 8>go/b'$i sh "$T"
+		spawn alpha sh -c '( flock 9; flock 8; read n <"$1/count"; sleep 0.05; n=$((n + 1)); echo $n >"$1/count" ) 9>go/a'$i' 8>go/b' sh "$T"
+		spawn beta sh -c '( flock 9; flock 8; read n <"$1/count"; sleep 0.05; n=$((n + 1)); echo $n >"$1/count" ) 9>go/a 8>go/b'$i sh "$T"
 	done
 	assertTrue 'all have been in' 'wait_until 20 contains "$T/count" 8'
 }
