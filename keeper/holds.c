@@ -160,12 +160,16 @@ static uint8_t strongest(const struct zkf_holders *holders, size_t from)
 	return mode;
 }
 
-/* Is this what another hold stands for? */
+/* Is this what another hold stands for, or a call under way? */
 static bool claimed(const struct zkf_file *file, const struct zkf_hold *but, const struct zkf_holder *holder)
 {
 	for (const struct zkf_hold *hold = file->holds; hold; hold = hold->next)
 		if (hold != but && hold->fd == holder->fd && hold->owner->key.thread.pid == holder->pid && !hold->posix &&
 		    stands_for(hold, holder))
+			return true;
+	for (const struct zkf_demand *demand = file->lock->demands; demand; demand = demand->next)
+		if (demand->file == file && demand->state != ZKF_DEMAND_WAITING && demand->pid == holder->pid &&
+		    demand->fd == holder->fd && !demand->posix && holder->type != ZKF_HOLDER_POSIX)
 			return true;
 	return false;
 }
