@@ -8,8 +8,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/kcmp.h>
 #include <inttypes.h>
+#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +37,9 @@ static bool proc_is_ours(void)
 	self[bytes > 0 ? bytes : 0] = 0;
 	ours = strtol(self, NULL, 10) == getpid();
 	if (!ours)
-		zkf_log(ZKF_LOG_ERROR, "holders /proc is not of this pid namespace: no thread can be told from another, so that "
-		                       "who holds a group waits for itself if it asks for more; start zkflockd outside");
+		zkf_log(ZKF_LOG_ERROR,
+		        "holders /proc is not of this pid namespace: no thread can be told from another, so that "
+		        "who holds a group waits for itself if it asks for more; start zkflockd outside");
 	return ours;
 }
 
@@ -59,9 +60,9 @@ static uint64_t start_of(const char *path, char *state)
 		return 0;
 	text[bytes] = 0;
 	behind = strrchr(text, ')'); /* the name may hold anything */
-	if (!behind || sscanf(behind,
-	                      ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-	                      state, &start) != 2)
+	if (!behind ||
+	    sscanf(behind, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+	           state, &start) != 2)
 		return 0;
 	return start;
 }

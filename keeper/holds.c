@@ -25,7 +25,7 @@ struct zkf_owner {
 	struct {
 		const struct zkf_lock *lock;
 		struct zkf_thread thread;
-	} key; /* no padding: it is hashed */
+	} key;          /* no padding: it is hashed */
 	unsigned count; /* of its holds; the group is free of it at zero */
 	UT_hash_handle hh;
 };
@@ -43,9 +43,9 @@ struct zkf_hold {
 	struct zkf_owner *owner;
 	/* Of records: the least range with all that was asked for through it.  The kernel shows what is left. */
 	int64_t start, end;
-	int32_t fd;   /* where its process showed it last; -1: it does not any more */
-	uint8_t mode; /* as shown last */
-	bool posix;   /* owned by the process: gone with it, and not tied to a descriptor */
+	int32_t fd;       /* where its process showed it last; -1: it does not any more */
+	uint8_t mode;     /* as shown last */
+	bool posix;       /* owned by the process: gone with it, and not tied to a descriptor */
 	enum whose whose; /* as of ... */
 	uint64_t step;    /* ... this step of a lock: many demands ask */
 };
@@ -147,7 +147,8 @@ static void hold_add(struct zkf_file *file, const struct zkf_thread *thread, str
 /* Can this be what the hold stands for? */
 static bool stands_for(const struct zkf_hold *hold, const struct zkf_holder *holder)
 {
-	return (holder->type == ZKF_HOLDER_POSIX) == hold->posix && holder->start <= hold->end && holder->end >= hold->start;
+	return (holder->type == ZKF_HOLDER_POSIX) == hold->posix && holder->start <= hold->end &&
+	       holder->end >= hold->start;
 }
 
 static uint8_t strongest(const struct zkf_holders *holders, size_t from)
@@ -164,8 +165,8 @@ static uint8_t strongest(const struct zkf_holders *holders, size_t from)
 static bool claimed(const struct zkf_file *file, const struct zkf_hold *but, const struct zkf_holder *holder)
 {
 	for (const struct zkf_hold *hold = file->holds; hold; hold = hold->next)
-		if (hold != but && hold->fd == holder->fd && hold->owner->key.thread.pid == holder->pid && !hold->posix &&
-		    stands_for(hold, holder))
+		if (hold != but && hold->fd == holder->fd && hold->owner->key.thread.pid == holder->pid &&
+		    !hold->posix && stands_for(hold, holder))
 			return true;
 	for (const struct zkf_demand *demand = file->lock->demands; demand; demand = demand->next)
 		if (demand->file == file && demand->state != ZKF_DEMAND_WAITING && demand->pid == holder->pid &&
@@ -257,7 +258,8 @@ static bool taken_by(const struct zkf_holder *holder, int32_t pid)
 static bool any_taken_by(const struct zkf_file *file, const struct zkf_hold *hold, const struct zkf_holders *shown)
 {
 	for (size_t i = 0; i < shown->count && !hold->posix; i++)
-		if (stands_for(hold, &shown->items[i]) && taken_by(&shown->items[i], hold->owner->key.thread.pid) && !claimed(file, hold, &shown->items[i]))
+		if (stands_for(hold, &shown->items[i]) && taken_by(&shown->items[i], hold->owner->key.thread.pid) &&
+		    !claimed(file, hold, &shown->items[i]))
 			return true;
 	return false;
 }
@@ -373,8 +375,9 @@ static void judge(struct question *question, struct zkf_hold *hold, uint8_t in_u
 
 	if (whose == ELSEWHERE) {
 		judge_elsewhere(question, hold, in_use);
-	} else if (whose == PROCESSES ? thread->pid == demand->pid || any_taken_by(question->file, hold, own_shown(question))
-	                              : zkf_thread_same(thread, &demand->thread)) {
+	} else if (whose == PROCESSES
+	                   ? thread->pid == demand->pid || any_taken_by(question->file, hold, own_shown(question))
+	                   : zkf_thread_same(thread, &demand->thread)) {
 		is_mine(question, hold->mode);
 	} else {
 		question->other_here = true;
@@ -408,13 +411,15 @@ static bool sure_of_thread(const struct question *question, const struct zkf_hol
 {
 	const struct zkf_demand *demand = question->demand;
 
-	return (holder->type == ZKF_HOLDER_FLOCK && holder->taker != demand->pid) || zkf_process_is_single(demand->pid) ||
+	return (holder->type == ZKF_HOLDER_FLOCK && holder->taker != demand->pid) ||
+	       zkf_process_is_single(demand->pid) ||
 	       (demand->held && demand->file == question->file && holder->fd == demand->fd) || !is_group(demand->lock);
 }
 
 static bool overlaps(const struct zkf_holder *holder, const struct zkf_demand *demand)
 {
-	return holder->start <= demand->end && holder->end >= demand->start && modes_conflict(holder->mode, demand->mode);
+	return holder->start <= demand->end && holder->end >= demand->start &&
+	       modes_conflict(holder->mode, demand->mode);
 }
 
 /* Its own, or a lock of a description that it shares with the process that shows it, a child's perhaps. */
@@ -619,8 +624,11 @@ void zkf_holds_arrive(struct zkf_demand *demand, int passed_fd)
 
 static struct zkf_hold demand_hold(const struct zkf_demand *demand)
 {
-	return (struct zkf_hold){.start = demand->asked_start, .end = demand->asked_end, .fd = demand->fd,
-	                         .mode = demand->mode, .posix = demand->posix};
+	return (struct zkf_hold){.start = demand->asked_start,
+	                         .end = demand->asked_end,
+	                         .fd = demand->fd,
+	                         .mode = demand->mode,
+	                         .posix = demand->posix};
 }
 
 void zkf_holds_note(const struct zkf_demand *demand)
@@ -635,8 +643,9 @@ void zkf_holds_note(const struct zkf_demand *demand)
 
 static void promise_add(const struct zkf_file *file, const struct zkf_thread *thread, const struct zkf_hold *hold)
 {
-	struct zkf_state_promise promise = {file->key.dev, file->key.ino, (uint32_t)file->key.kind, *thread, hold->start,
-	                                    hold->end, hold->fd, hold->mode, hold->posix};
+	struct zkf_state_promise promise = {file->key.dev, file->key.ino, (uint32_t)file->key.kind,
+	                                    *thread,       hold->start,   hold->end,
+	                                    hold->fd,      hold->mode,    hold->posix};
 
 	zkf_state_promise_add(&promise);
 }
@@ -675,8 +684,11 @@ static void adopt_one(const struct zkf_state_promise *promise)
 
 	if (file && is_group(file->lock) && (promise->mode == ZKF_SHARED || promise->mode == ZKF_EXCLUSIVE))
 		hold_add(file, &promise->thread,
-		         (struct zkf_hold){.start = promise->start, .end = promise->end, .fd = promise->fd,
-		                           .mode = promise->mode, .posix = promise->posix});
+		         (struct zkf_hold){.start = promise->start,
+		                           .end = promise->end,
+		                           .fd = promise->fd,
+		                           .mode = promise->mode,
+		                           .posix = promise->posix});
 }
 
 void zkf_holds_adopt(void)

@@ -79,8 +79,7 @@ static struct slot *slot_take(void)
 	for (int i = 0; i < SLOTS; i++) {
 		int old = atomic_load(&slots[i].pid);
 
-		if ((old == 0 || gone(old)) &&
-		    atomic_compare_exchange_strong(&slots[i].pid, &old, (int)getpid())) {
+		if ((old == 0 || gone(old)) && atomic_compare_exchange_strong(&slots[i].pid, &old, (int)getpid())) {
 			atomic_store(&slots[i].mode, NONE);
 			return &slots[i];
 		}
@@ -117,10 +116,16 @@ struct held {
 /* kind 0: flock, 1: OFD record, 2: POSIX record */
 static int lock_call(const struct held *held, int mode, bool wait)
 {
-	struct flock range = {.l_type = mode == NONE ? F_UNLCK : mode == SHARED ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
+	struct flock range = {.l_type = mode == NONE   ? F_UNLCK
+	                              : mode == SHARED ? F_RDLCK
+	                                               : F_WRLCK,
+	                      .l_whence = SEEK_SET};
 
 	if (held->kind == 0)
-		return flock(held->fd, (mode == NONE ? LOCK_UN : mode == SHARED ? LOCK_SH : LOCK_EX) | (wait ? 0 : LOCK_NB));
+		return flock(held->fd, (mode == NONE     ? LOCK_UN
+		                        : mode == SHARED ? LOCK_SH
+		                                         : LOCK_EX) |
+		                               (wait ? 0 : LOCK_NB));
 	if (held->kind == 1)
 		return fcntl(held->fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &range);
 	return fcntl(held->fd, wait ? F_SETLKW : F_SETLK, &range);
@@ -160,7 +165,8 @@ static void one_round(struct slot *mine, unsigned *random_state)
 	int depth = 0, want = 1 + rand_r(random_state) % DEPTH_MAX, tries = 0;
 
 	while (depth < want && tries++ < 12) {
-		struct held next = {.kind = rand_r(random_state) % 3, .mode = rand_r(random_state) % 2 ? SHARED : EXCLUSIVE};
+		struct held next = {.kind = rand_r(random_state) % 3,
+		                    .mode = rand_r(random_state) % 2 ? SHARED : EXCLUSIVE};
 		int before = strongest(held, depth);
 		bool wait = rand_r(random_state) % 3 != 0, same = false;
 
