@@ -492,6 +492,35 @@ static bool group_file_conflict(struct zkf_file *file, struct zkf_demand *demand
 	return conflict;
 }
 
+static struct zkf_hold *own_hold(struct zkf_file *file, const struct zkf_demand *demand)
+{
+	for (struct zkf_hold *hold = file->holds; hold; hold = hold->next)
+		if (hold->mode >= demand->mode && zkf_thread_same(&hold->owner->key.thread, &demand->thread))
+			return hold;
+	return NULL;
+}
+
+/*
+ * Who holds the group exclusively has it all; while somebody reads it nobody else writes.  So what its thread holds already
+ * answers a demand for no more than that, and the rest need not be looked at, however many files there are.
+ */
+static bool has_it_already(struct zkf_lock *lock, struct zkf_demand *demand)
+{
+	for (struct zkf_file *file = lock->files; file; file = file->next) {
+		struct zkf_hold *hold = own_hold(file, demand);
+
+		if (!hold)
+			continue;
+		zkf_recall_look(file); /* may end it */
+		hold = own_hold(file, demand);
+		if (hold && hold_whose(file, hold) == THREADS && hold->mode >= demand->mode) {
+			demand->own_mode = hold->mode;
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool group_conflict(struct zkf_lock *lock, struct zkf_demand *demand)
 {
 	bool conflict = false;
@@ -507,10 +536,14 @@ static bool group_conflict(struct zkf_lock *lock, struct zkf_demand *demand)
 			demand->way_pid = other->pid;
 			demand->way_mode = other->mode;
 		}
-	for (struct zkf_file *file = lock->files; file; file = file->next) {
-		zkf_recall_look(file);
-		if (file->in_use.count || file->blind)
-			conflict |= file->blind || group_file_conflict(file, demand);
+	if (!conflict && has_it_already(lock, demand)) {
+		zkf_recall_look(demand->file); /* as before any grant: what it finds stands while the call is under way */
+	} else {
+		for (struct zkf_file *file = lock->files; file; file = file->next) {
+			zkf_recall_look(file);
+			if (file->in_use.count || file->blind)
+				conflict |= file->blind || group_file_conflict(file, demand);
+		}
 	}
 	demand->owner_holds = demand->own_mode >= demand->mode;
 	demand->process_holds = demand->own_mode != ZKF_NONE;

@@ -76,6 +76,8 @@ struct zkf_lock {
 	struct zkf_timer relist_timer;
 	struct zkf_timer keep_timer;
 
+	int64_t tidy_due_ns;        /* groups: not before, idle files are sought again */
+
 	bool dirty;                 /* in the list of locks to be stepped */
 	struct zkf_lock *next_dirty;
 };

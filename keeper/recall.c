@@ -439,7 +439,11 @@ static bool writer_waits(struct zkf_lock *lock)
 static void files_tidy(struct zkf_lock *lock)
 {
 	struct zkf_file *next;
+	int64_t now = zkf_now_ns();
 
+	/* Of a group a program may hold a thousand: not at every step. */
+	if (lock->key.kind == ZKF_GROUP && now < lock->tidy_due_ns)
+		return;
 	for (struct zkf_file *file = lock->files; file && lock->files->next; file = next) {
 		bool wanted = false;
 
@@ -452,6 +456,7 @@ static void files_tidy(struct zkf_lock *lock)
 		if (!file->in_use.count && !file->blind)
 			zkf_file_free(file);
 	}
+	lock->tidy_due_ns = now + 10 * (zkf_now_ns() - now);
 }
 
 static void timers_set(struct zkf_lock *lock, bool watch)

@@ -581,6 +581,23 @@ test_reentrant_calls_cost_no_zookeeper_operation() {
 	assertTrue "packets: $packets, then $(zk_mntr zk_packets_received)" "[ $(($(zk_mntr zk_packets_received) - packets)) -lt 100 ]"
 	assertEquals 'claims' "$before" "$(claims_of_group w)"
 }
+# keep=0: given back with the last of its files, and not before
+test_a_group_that_is_not_kept() {
+	host epsilon "map $T/epsilon/s/ge group-e0 keep=0"
+	mkdir "$T/epsilon/s/ge"
+	actor a epsilon
+	expect a 'open 1 rw ge/1' ok
+	expect a 'open 2 rw ge/2' ok
+	expect a 'flock 1 ex' ok
+	expect a 'setlk 2 wr 0 0' ok
+	expect a 'close 1' ok
+	sleep 0.3 # time is the subject
+	assertEquals 'one is left' 1 "$(claims_of_group e0)"
+	expect a 'close 2' ok
+	assertTrue 'given back' 'wait_until 3 no_claims_of_group e0'
+}
+no_claims_of_group() { [ "$(claims_of_group "$1")" = 0 ]; }
+
 claims_of_group() { zkcat count "/zkflock/groups/group-$1"; }
 
 test_list_shows_who_holds_what() {
