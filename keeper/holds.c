@@ -91,9 +91,10 @@ static void hold_end(struct zkf_file *file, struct zkf_hold *hold)
 {
 	struct zkf_hold **at = &file->holds;
 
-	while (*at != hold)
+	while (*at && *at != hold)
 		at = &(*at)->next;
-	*at = hold->next;
+	if (*at)
+		*at = hold->next;
 	if (!--hold->owner->count) {
 		HASH_DEL(owners, hold->owner);
 		free(hold->owner);
@@ -537,7 +538,8 @@ static bool group_conflict(struct zkf_lock *lock, struct zkf_demand *demand)
 			demand->way_mode = other->mode;
 		}
 	if (!conflict && has_it_already(lock, demand)) {
-		zkf_recall_look(demand->file); /* as before any grant: what it finds stands while the call is under way */
+		zkf_recall_look(
+			demand->file); /* as before any grant: what it finds stands while the call is under way */
 	} else {
 		for (struct zkf_file *file = lock->files; file; file = file->next) {
 			zkf_recall_look(file);

@@ -227,6 +227,39 @@ test_a_keeper_that_can_not_trust_proc() {
 	tell first 'exit 0'
 }
 
+# Another host waits for what the owner has: he would wait for himself if he were to queue behind it.
+test_the_owner_is_served_while_another_host_waits() {
+	gate recalled
+	group k
+	expect a 'flock 1 ex' ok
+	tell c 'flock 3 ex'
+	all_wait c
+	expect a 'flock 2 ex nb' ok 2
+	expect a 'setlkw 3 wr 0 0' ok 2
+	expect a 'flock 1 un' ok
+	expect a 'flock 1 sh' ok 2
+	expect a 'close 3' ok
+	expect a 'flock 2 un' ok
+	expect a 'flock 3 sh nb' EBADF
+	all_wait c # a reads still
+	expect a 'flock 2 sh' ok 2
+	expect a 'setlkw 2 rd 5 1' ok 2
+	expect a 'flock 1 un' ok
+	expect a 'close 2' ok
+	expect_answer c ok 3
+	expect c 'flock 3 un' ok
+	spawn alpha sh -c '( flock -s 9; read _ <"$1/recalled"; flock -s 8; flock -sn 7 && echo in; read _ <"$1/recalled" ) 9>gk/a 8>gk/b 7>gk/c' sh "$T"
+	assertTrue 'the subshell reads' 'wait_until 5 reads k'
+	tell c 'flock 3 ex'
+	all_wait c
+	open_gate recalled
+	assertTrue 'the subshell reads more' 'wait_until 2 contains "$spawned_out" in'
+	all_wait c
+	open_gate recalled
+	expect_answer c ok 3
+}
+reads() { [ "$(try beta "g$1/x")$(try beta "g$1/x" -m sh)" = busygranted ]; }
+
 # ---- how holds end ---------------------------------------------------------------------------------------------------
 
 test_close_exit_kill_and_exec_end_holds() {
