@@ -87,6 +87,14 @@ static struct zkf_owner *owner_get(const struct zkf_lock *lock, const struct zkf
 	return owner;
 }
 
+static void owner_put(struct zkf_owner *owner)
+{
+	if (--owner->count || !owners)
+		return;
+	HASH_DEL(owners, owner);
+	free(owner);
+}
+
 static void hold_end(struct zkf_file *file, struct zkf_hold *hold)
 {
 	struct zkf_hold **at = &file->holds;
@@ -95,10 +103,7 @@ static void hold_end(struct zkf_file *file, struct zkf_hold *hold)
 		at = &(*at)->next;
 	if (*at)
 		*at = hold->next;
-	if (!--hold->owner->count) {
-		HASH_DEL(owners, hold->owner);
-		free(hold->owner);
-	}
+	owner_put(hold->owner);
 	free(hold);
 }
 
@@ -131,10 +136,7 @@ static void hold_add(struct zkf_file *file, const struct zkf_thread *thread, str
 	}
 	hold = zkf_calloc(1, sizeof(*hold));
 	if (!hold) {
-		if (!--owner->count) {
-			HASH_DEL(owners, owner);
-			free(owner);
-		}
+		owner_put(owner);
 		return;
 	}
 	*hold = like;
@@ -271,7 +273,7 @@ struct question {
 	struct zkf_file *file;
 	struct zkf_demand *demand;
 	uint8_t mine, others; /* the strongest of each */
-	bool asked_own, asked_all, all_known;
+	bool asked_own, asked_all, scanned, all_known;
 	bool other_here, same_number, own_here;
 	struct zkf_holders own, all; /* what the demand's process shows, and what everybody does: read when needed */
 };
@@ -284,7 +286,7 @@ static const struct zkf_holders *own_shown(struct question *question)
 	return &question->own;
 }
 
-/* NULL: not now, it has been done a moment ago, or not all could be seen. */
+/* NULL: not now, it has been done a moment ago.  question->all_known: no process was hidden. */
 static const struct zkf_holders *all_shown(struct question *question)
 {
 	int64_t now = zkf_now_ns();
@@ -293,10 +295,11 @@ static const struct zkf_holders *all_shown(struct question *question)
 		question->asked_all = true;
 		if (!question->demand->nonblock && now < question->file->scan_due_ns)
 			return NULL;
+		question->scanned = true;
 		question->all_known = !zkf_holders_all(question->file, &question->all);
 		question->file->scan_due_ns = zkf_now_ns() + SCAN_EVERY_NS + 10 * (zkf_now_ns() - now);
 	}
-	return question->all_known ? &question->all : NULL;
+	return question->scanned ? &question->all : NULL;
 }
 
 static void in_the_way(struct question *question, int32_t pid, uint8_t mode)
@@ -344,10 +347,10 @@ static bool ended(struct question *question, const struct zkf_hold *hold, uint8_
 	if (question->file->key.kind == ZKF_FLOCK && in_use == ZKF_EXCLUSIVE)
 		return false; /* it is there, in one place, and that is not the asking process */
 	left = listed(question, hold);
-	if (left >= 0)
-		return !left;
+	if (left > 0)
+		return false;
 	all = all_shown(question);
-	return all && !any_taken_by(question->file, hold, all);
+	return all && (left == 0 || question->all_known) && !any_taken_by(question->file, hold, all);
 }
 
 /* Its process does not show it: it belongs to whoever does, and if nobody does it has ended. */
@@ -454,7 +457,7 @@ static bool unexplained_is_mine(struct question *question, uint8_t in_use)
 	for (size_t i = 0; all && i < all->count; i++)
 		if ((group || overlaps(&all->items[i], question->demand)) && !shared_with(own, &all->items[i]))
 			return false;
-	return all != NULL;
+	return all && question->all_known;
 }
 
 static void question_end(struct question *question)
