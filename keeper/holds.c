@@ -435,6 +435,29 @@ static bool shared_with(const struct zkf_holders *own, const struct zkf_holder *
 	return false;
 }
 
+/* Records of an ordinary lock: is all that is in the demand's way exclusively its own?  Then nobody else has any of it. */
+static bool own_covers(const struct question *question, const struct zkf_holders *own)
+{
+	const struct zkf_ranges *in_use = &question->file->in_use;
+	const struct zkf_demand *demand = question->demand;
+	struct zkf_ranges mine = {0};
+	bool covers = true;
+
+	for (size_t i = 0; covers && i < own->count; i++)
+		covers = !zkf_ranges_raise(&mine, own->items[i].start, own->items[i].end, own->items[i].mode);
+	for (size_t i = 0; covers && i < in_use->count; i++) {
+		const struct zkf_range *range = &in_use->items[i];
+
+		if (range->start <= demand->end && range->end >= demand->start &&
+		    modes_conflict(range->mode, demand->mode))
+			covers = range->mode == ZKF_EXCLUSIVE &&
+			         zkf_ranges_covers(&mine, range->start > demand->start ? range->start : demand->start,
+			                           range->end < demand->end ? range->end : demand->end, ZKF_EXCLUSIVE);
+	}
+	zkf_ranges_free(&mine);
+	return covers;
+}
+
 /*
  * No hold explains what is in use.  Is it the demand's own process's?  All of it: an exclusive flock is one lock; else
  * everybody's locks are looked at.
@@ -453,6 +476,8 @@ static bool unexplained_is_mine(struct question *question, uint8_t in_use)
 		return false;
 	if (in_use == ZKF_EXCLUSIVE && question->file->key.kind == ZKF_FLOCK)
 		return strongest(own, 0) == ZKF_EXCLUSIVE;
+	if (!group && question->file->key.kind == ZKF_RECORD && own_covers(question, own))
+		return true;
 	all = all_shown(question);
 	for (size_t i = 0; all && i < all->count; i++)
 		if ((group || overlaps(&all->items[i], question->demand)) && !shared_with(own, &all->items[i]))
