@@ -6,7 +6,7 @@
 # shellcheck disable=SC2317,SC2154,SC2016
 . "$(dirname "$0")/lib.sh"
 
-SECONDS_OF_STRESS=${SECONDS_OF_STRESS:-10} # make soak: more
+SECONDS_OF_STRESS=${SECONDS_OF_STRESS:-8} # make soak: more
 
 oneTimeSetUp() {
 	local host
