@@ -79,11 +79,12 @@ check-model: ## model-check the claim protocol with spin; MUTANTS=1: that each r
 	BUILD=$(BUILD) tests/model/check.sh $(if $(MUTANTS),--mutants)
 
 MINUTES ?= 10
-soak: ## the differential test on new random sequences for MINUTES=10; 100 keepers killed at any moment; a leader that hangs
+soak: ## for MINUTES=10 each: random sequences against the kernel, a storm on a group; 100 keepers killed; a leader that hangs
 	$(remake) deps
 	$(remake) DEVELOPER=1 all probes
 	BUILD=$(BUILD) KEEPER_KILLS=100 bash tests/55_loss_test.sh -- test_keepers_killed_at_any_moment
 	BUILD=$(BUILD) bash tests/56_ensemble_test.sh -- soak_a_leader_that_hangs_ends_the_session
+	BUILD=$(BUILD) SECONDS_OF_STRESS=$$(($(MINUTES) * 60)) bash tests/46_groups_stress_test.sh
 	BUILD=$(BUILD) tests/differential --minutes $(MINUTES)
 
 bench: ## what a lock costs: plain kernel and library side by side, and ZooKeeper's part

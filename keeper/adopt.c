@@ -22,6 +22,7 @@
 #include "claim.h"
 #include "fault.h"
 #include "file.h"
+#include "holds.h"
 #include "lease.h"
 #include "log.h"
 #include "look.h"
@@ -59,6 +60,7 @@ static bool is_file(int fd, const struct zkf_state_file *wanted)
 struct missing {
 	uint64_t dev, ino;
 	uint32_t kind;
+	bool group;
 	char *lock, *path;
 };
 static struct missing *missing;
@@ -73,7 +75,8 @@ static void missing_add(const struct zkf_state_file *known)
 		return;
 	}
 	missing = more;
-	more[missing_count] = (struct missing){known->dev, known->ino, known->kind, zkf_memdup(known->lock, strlen(known->lock)),
+	more[missing_count] = (struct missing){known->dev, known->ino, known->kind, known->group,
+	                                       zkf_memdup(known->lock, strlen(known->lock)),
 	                                       zkf_memdup(known->path, strlen(known->path))};
 	if (!more[missing_count].lock || !more[missing_count].path)
 		out_of_memory();
@@ -108,7 +111,7 @@ static void found_open(int process_fds, const char *name, uint64_t dev, uint64_t
 	while (at > missing && !by_inode(at - 1, &key))
 		at--;
 	for (; at < missing + missing_count && !by_inode(at, &key); at++)
-		file_known(&(struct zkf_state_file){at->dev, at->ino, at->kind, at->lock, at->path}, fd);
+		file_known(&(struct zkf_state_file){at->dev, at->ino, at->kind, at->group, at->lock, at->path}, fd);
 	close(fd);
 }
 
@@ -159,7 +162,7 @@ static void file_known(const struct zkf_state_file *known, int fd)
 
 	if (zkf_file_find(known->dev, known->ino, known->kind) || fstat(fd, &status))
 		return;
-	lock = zkf_lock_get(known->kind, known->lock);
+	lock = zkf_lock_get(known->group ? ZKF_GROUP : known->kind, known->lock);
 	if (!lock) {
 		out_of_memory();
 		return;
@@ -182,7 +185,7 @@ static void file_adopt(const struct zkf_state_file *known)
 
 	if (known->kind > ZKF_RECORD || zkf_file_find(known->dev, known->ino, known->kind))
 		return;
-	lock = zkf_lock_get(known->kind, known->lock);
+	lock = zkf_lock_get(known->group ? ZKF_GROUP : known->kind, known->lock);
 	if (lock)
 		zkf_lock_touch(lock);
 	else
@@ -206,6 +209,7 @@ void zkf_adopt_files(const struct zkf_config *config)
 		zkf_state_files_each(file_adopt);
 		missing_search();
 	} while (failed && ++tries < FILES_TRIES);
+	zkf_holds_adopt();
 	if (!failed)
 		return;
 	zkf_log(ZKF_LOG_ERROR, "adopt files error=\"out of memory\" action=\"another keeper shall try\"");

@@ -102,7 +102,8 @@ static void probe_send(const struct probe *probe, const char *host)
 
 static bool waits(const struct zkf_demand *demand)
 {
-	if (!demand->posix || demand->nonblock || demand->op != ZKF_OP_LOCK)
+	/* Groups take no part: who is in whose way there is the keeper's to know, by threads. */
+	if (!demand->posix || demand->nonblock || demand->op != ZKF_OP_LOCK || demand->lock->key.kind != ZKF_RECORD)
 		return false;
 	return demand->state == ZKF_DEMAND_WAITING || zkf_now_ns() - demand->arrived_ns > IN_KERNEL_NS;
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "fault.h"
+#include "holds.h"
 #include "log.h"
 #include "publish.h"
 #include "state.h"
@@ -70,7 +71,8 @@ static int enter(struct zkf_file *file)
 static int note(const struct zkf_file *file)
 {
 	return zkf_state_file_add(&(struct zkf_state_file){file->key.dev, file->key.ino, (uint32_t)file->key.kind,
-	                                                   file->lock->key.name, file->path});
+	                                                   file->lock->key.kind == ZKF_GROUP, file->lock->key.name,
+	                                                   file->path});
 }
 
 static void note_all(void)
@@ -138,6 +140,7 @@ void zkf_file_free(struct zkf_file *file)
 	while (*at != file)
 		at = &(*at)->next;
 	*at = file->next;
+	zkf_holds_forget(file);
 	HASH_DEL(files, file);
 	zkf_file_watch(file, false);
 	zkf_publish_slot_give(file->slot);

@@ -28,6 +28,11 @@ struct zkf_file {
 	char *path;
 	struct zkf_ranges in_use; /* of the last look: valid in the step that took it only */
 	uint64_t looked_step;
+	/* Of a group (holds.h): */
+	struct zkf_hold *holds;
+	uint8_t seen_mode; /* what the last real look has found, or been taken since */
+	bool blind;        /* memory ran out while it was looked at: it may be in use */
+	int64_t scan_due_ns; /* not before, all processes are searched again */
 	bool guessed; /* in_use is "all, exclusive" because the kernel could not be asked, or had too much to tell */
 };
 

@@ -17,6 +17,7 @@
 #include "claim_text.h"
 #include "fault.h"
 #include "file.h"
+#include "holds.h"
 #include "publish.h"
 #include "session.h"
 #include "zk.h"
@@ -29,7 +30,7 @@ struct names {
 struct zkf_listing {
 	struct zkf_conversation *conversation;
 	struct zkf_zk_op *op;
-	int kind; /* enum zkf_kind */
+	int kind; /* enum zkf_kind, ZKF_GROUP */
 	struct names locks, claims;
 	/* The claims of the present lock that were there before the present one. */
 	struct earlier {
@@ -132,11 +133,6 @@ static void finish(struct zkf_listing *listing, int error)
 	zkf_server_send(listing->conversation, &reply, NULL);
 }
 
-static const char *directory_of(int kind)
-{
-	return kind == ZKF_FLOCK ? "locks" : "records";
-}
-
 static struct zkf_claim *own_claim(const char *name, uint32_t kind)
 {
 	for (struct zkf_lock *lock = zkf_lock_list(); lock; lock = lock->hh.next)
@@ -210,39 +206,99 @@ static void append_number(char *row, size_t *used, int64_t number)
 	append_field(row, used, text);
 }
 
-static void row_send(struct zkf_listing *listing, const char *host)
-{
-	const char *claim_name = listing->claims.items[listing->claims.at - 1], *path = "-", *state = NULL;
-	struct zkf_reply reply = {.magic = ZKF_WIRE_MAGIC, .answer = ZKF_ROW};
-	const struct zkf_claim_data *data = &listing->data;
-	int32_t pid = data->pid;
-	char row[ZKF_ROW_BYTES_MAX];
-	size_t used = 0;
-	struct timespec now;
-	int64_t start = data->ranges.count ? data->ranges.items[0].start : listing->id.start;
-	int64_t end = data->ranges.count ? data->ranges.items[data->ranges.count - 1].end : listing->id.end;
-	uint8_t mode = data->ranges.count ? zkf_ranges_mode(&data->ranges) : listing->id.mode;
+/* What a row says; the rest of it is the listing's. */
+struct row {
+	const char *host, *state, *path, *command;
+	int64_t start, end;
+	int32_t pid;
+	uint8_t mode;
+};
 
-	if (!strcmp(listing->id.host, zkf_session_host()))
-		state = own_state(listing, claim_name, &pid, &path);
-	if (!state && behind_another(listing) && !data->confirmed)
-		state = "waiting";
-	if (!state)
-		state = data->state[0] && strcmp(data->state, "waiting") ? data->state : "granted";
+static void row_send(struct zkf_listing *listing, const struct row *row)
+{
+	static const char *const kinds[] = {[ZKF_FLOCK] = "flock", [ZKF_RECORD] = "record", [ZKF_GROUP] = "group"};
+	struct zkf_reply reply = {.magic = ZKF_WIRE_MAGIC, .answer = ZKF_ROW};
+	char text[ZKF_ROW_BYTES_MAX];
+	struct timespec now;
+	size_t used = 0;
+
 	clock_gettime(CLOCK_REALTIME, &now);
-	append_field(row, &used, listing->locks.items[listing->locks.at - 1]);
-	append_field(row, &used, listing->kind == ZKF_FLOCK ? "flock" : "record");
-	append_field(row, &used, mode == ZKF_SHARED ? "READ" : "WRITE");
-	append_number(row, &used, start);
-	append_number(row, &used, end == ZKF_RANGE_MAX ? -1 : end);
-	append_field(row, &used, host[0] ? host : "-");
-	append_number(row, &used, pid);
-	append_field(row, &used, data->command[0] ? data->command : "-");
-	append_field(row, &used, state);
-	append_number(row, &used, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 - listing->ctime_ms);
-	append_field(row, &used, path);
+	append_field(text, &used, listing->locks.items[listing->locks.at - 1]);
+	append_field(text, &used, kinds[listing->kind]);
+	append_field(text, &used, row->mode == ZKF_SHARED ? "READ" : "WRITE");
+	append_number(text, &used, row->start);
+	append_number(text, &used, row->end == ZKF_RANGE_MAX ? -1 : row->end);
+	append_field(text, &used, row->host[0] ? row->host : "-");
+	append_number(text, &used, row->pid);
+	append_field(text, &used, row->command[0] ? row->command : "-");
+	append_field(text, &used, row->state);
+	append_number(text, &used, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 - listing->ctime_ms);
+	append_field(text, &used, row->path);
 	reply.text_bytes = (uint32_t)used;
-	zkf_server_send(listing->conversation, &reply, row);
+	zkf_server_send(listing->conversation, &reply, text);
+}
+
+/* A group of our own host: one row for each file through which a thread holds it. */
+struct group_rows {
+	struct zkf_listing *listing;
+	struct row row;
+};
+
+static void group_row(void *owner, const struct zkf_hold_row *hold)
+{
+	struct group_rows *rows = owner;
+	char path[40], command[17] = "";
+	FILE *in;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", hold->pid);
+	in = hold->pid > 0 ? fopen(path, "re") : NULL;
+	if (in && fgets(command, sizeof(command), in))
+		command[strcspn(command, "\n")] = 0;
+	if (in)
+		fclose(in);
+	rows->row.pid = hold->pid;
+	rows->row.command = command;
+	rows->row.mode = hold->mode;
+	rows->row.path = hold->file->path;
+	row_send(rows->listing, &rows->row);
+}
+
+static int group_send(struct zkf_listing *listing, const char *claim_name, const struct row *row)
+{
+	struct zkf_claim *claim = listing->kind == (int)ZKF_GROUP ? own_claim(claim_name, ZKF_GROUP) : NULL;
+	struct group_rows rows = {listing, *row};
+
+	if (!claim || claim->state != ZKF_CLAIM_GRANTED)
+		return 0;
+	rows.row.state = claim->lock->recalled ? "recalled" : "held";
+	return zkf_holds_each(claim->lock, group_row, &rows);
+}
+
+static void rows_send(struct zkf_listing *listing, const char *host)
+{
+	const char *claim_name = listing->claims.items[listing->claims.at - 1];
+	const struct zkf_claim_data *data = &listing->data;
+	const struct zkf_ranges *ranges = &data->ranges;
+	struct row row = {
+		.host = host,
+		.command = data->command,
+		.path = "-",
+		.pid = data->pid,
+		.start = ranges->count ? ranges->items[0].start : listing->id.start,
+		.end = ranges->count ? ranges->items[ranges->count - 1].end : listing->id.end,
+		.mode = ranges->count ? zkf_ranges_mode(ranges) : listing->id.mode,
+	};
+	bool own = !strcmp(listing->id.host, zkf_session_host());
+
+	if (!own || !group_send(listing, claim_name, &row)) {
+		if (own)
+			row.state = own_state(listing, claim_name, &row.pid, &row.path);
+		if (!row.state && behind_another(listing) && !data->confirmed)
+			row.state = "waiting";
+		if (!row.state)
+			row.state = data->state[0] && strcmp(data->state, "waiting") ? data->state : "granted";
+		row_send(listing, &row);
+	}
 	earlier_add(listing);
 }
 
@@ -256,7 +312,7 @@ static void host_done(void *owner, const struct zkf_zk_result *result)
 	snprintf(host, sizeof(host), "%.*s", name ? (int)strcspn(name + 5, " ") : 0, name ? name + 5 : "");
 	if (!host[0])
 		snprintf(host, sizeof(host), "%s", listing->id.host);
-	row_send(listing, host);
+	rows_send(listing, host);
 	next_claim(listing);
 }
 
@@ -277,7 +333,7 @@ static void claim_done(void *owner, const struct zkf_zk_result *result)
 		zkf_claim_data_read(&listing->data, result->data);
 	listing->ctime_ms = result->ctime_ms;
 	if (listing->id.foreign) {
-		row_send(listing, "-");
+		rows_send(listing, "-");
 		next_claim(listing);
 		return;
 	}
@@ -296,7 +352,7 @@ static void next_claim(struct zkf_listing *listing)
 
 		if (zkf_claim_name_read(&listing->id, name))
 			continue;
-		snprintf(path, sizeof(path), "%s/%s/%s/%s", zkf_session_root(), directory_of(listing->kind),
+		snprintf(path, sizeof(path), "%s/%s/%s/%s", zkf_session_root(), zkf_kind_directory((uint32_t)listing->kind),
 		         listing->locks.items[listing->locks.at - 1], name);
 		listing->op = zkf_zk_get(path, NULL, claim_done, listing);
 		if (!listing->op)
@@ -329,7 +385,7 @@ static void next_lock(struct zkf_listing *listing)
 		next_kind(listing);
 		return;
 	}
-	snprintf(path, sizeof(path), "%s/%s/%s", zkf_session_root(), directory_of(listing->kind),
+	snprintf(path, sizeof(path), "%s/%s/%s", zkf_session_root(), zkf_kind_directory((uint32_t)listing->kind),
 	         listing->locks.items[listing->locks.at++]);
 	listing->op = zkf_zk_children(path, NULL, claims_done, listing);
 	if (!listing->op)
@@ -353,11 +409,11 @@ static void next_kind(struct zkf_listing *listing)
 {
 	char path[1100];
 
-	if (listing->kind > ZKF_RECORD) {
+	if (listing->kind > (int)ZKF_GROUP) {
 		finish(listing, 0);
 		return;
 	}
-	snprintf(path, sizeof(path), "%s/%s", zkf_session_root(), directory_of(listing->kind));
+	snprintf(path, sizeof(path), "%s/%s", zkf_session_root(), zkf_kind_directory((uint32_t)listing->kind));
 	listing->op = zkf_zk_children(path, NULL, locks_done, listing);
 	if (!listing->op)
 		finish(listing, -ENOMEM);

@@ -24,6 +24,7 @@
 #include "deadlock.h"
 #include "fault.h"
 #include "file.h"
+#include "holds.h"
 #include "lease.h"
 #include "log.h"
 #include "look.h"
@@ -86,6 +87,11 @@ static void bell_watch_fired(struct zkf_zk_watch *watch)
 	view_changed((struct zkf_lock *)((char *)watch - offsetof(struct zkf_lock, bell_watch)));
 }
 
+const char *zkf_kind_directory(uint32_t kind)
+{
+	return kind == ZKF_FLOCK ? "locks" : kind == ZKF_RECORD ? "records" : "groups";
+}
+
 struct zkf_lock *zkf_lock_find(uint32_t kind, const char *encoded_name)
 {
 	struct zkf_lock probe, *found;
@@ -108,8 +114,8 @@ struct zkf_lock *zkf_lock_get(uint32_t kind, const char *encoded_name)
 		return NULL;
 	made->key.kind = kind;
 	snprintf(made->key.name, sizeof(made->key.name), "%s", encoded_name);
-	if (asprintf(&made->directory, "%s/%s/%s", zkf_session_root(), kind == ZKF_FLOCK ? "locks" : "records",
-	             encoded_name) < 0) {
+	if (asprintf(&made->directory, "%s/%s/%s", zkf_session_root(),
+	             zkf_kind_directory(kind), encoded_name) < 0) {
 		free(made);
 		return NULL;
 	}
@@ -178,7 +184,7 @@ bool zkf_lock_ready(const struct zkf_lock *lock, int64_t start, int64_t end, uin
 	for (const struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
 		if (zkf_recall_blocked(demand))
 			return false; /* it matters who asks */
-	return zkf_session_usable() && zkf_lock_covered(lock, start, end, mode) &&
+	return lock->key.kind != ZKF_GROUP && zkf_session_usable() && zkf_lock_covered(lock, start, end, mode) &&
 	       !wanted_elsewhere(lock, start, end, mode) && (!lock->files || !lock->files->next);
 }
 
@@ -187,27 +193,6 @@ static bool host_holds(const struct zkf_lock *lock)
 	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
 		if (claim->state == ZKF_CLAIM_GRANTED)
 			return true;
-	return false;
-}
-
-/*
- * Several files of one lock on this host (a group, an unlinked file and its successor): the kernel can't arbitrate
- * between two inodes, so nothing is granted on one while another holds or is about to hold what conflicts.
- */
-static bool other_files_conflict(struct zkf_lock *lock, const struct zkf_demand *demand)
-{
-	if (!lock->files || !lock->files->next)
-		return false;
-	for (const struct zkf_demand *other = lock->demands; other; other = other->next)
-		if (other->file != demand->file && other->state != ZKF_DEMAND_WAITING && other->start <= demand->end &&
-		    other->end >= demand->start && (other->mode == ZKF_EXCLUSIVE || demand->mode == ZKF_EXCLUSIVE))
-			return true;
-	for (struct zkf_file *file = lock->files; file; file = file->next)
-		if (file != demand->file) {
-			zkf_recall_look(file);
-			if (zkf_ranges_conflicting(&file->in_use, demand->start, demand->end, demand->mode))
-				return true;
-		}
 	return false;
 }
 
@@ -222,7 +207,7 @@ static void conversion_end(struct zkf_demand *demand)
 /* It has to wait for a holder: what the program held until now goes, as flock(2) says. */
 static void conversion_drops(struct zkf_demand *demand)
 {
-	if (demand->convert_fd < 0)
+	if (demand->convert_fd < 0 || zkf_holds_another_thread(demand))
 		return;
 	flock(demand->convert_fd, LOCK_UN);
 	conversion_end(demand);
@@ -234,7 +219,7 @@ static void demand_unlink(struct zkf_demand *demand)
 	struct zkf_lock *lock = demand->lock;
 
 	conversion_end(demand);
-
+	zkf_holds_note(demand);
 	*demand->before = demand->next;
 	*(demand->next ? &demand->next->before : &lock->demands_last) = demand->before;
 	zkf_timer_stop(&demand->timer);
@@ -281,7 +266,9 @@ static void cover(struct zkf_demand *demand, enum zkf_demand_state state)
 	}
 	zkf_log(ZKF_LOG_DEBUG, "lock covered lock=%s pid=%d held=%d soft=%d", demand->lock->key.name, demand->pid, demand->held,
 	        state == ZKF_DEMAND_SOFT);
+	zkf_holds_promise(demand);
 	demand->state = state;
+	demand->file->looked_step = 0; /* what was seen in this step did not have it */
 	demand->claim = NULL;
 	conversion_end(demand);
 	if (!demand->held && state == ZKF_DEMAND_PINNED)
@@ -294,9 +281,14 @@ static void cover(struct zkf_demand *demand, enum zkf_demand_state state)
 
 static void refuse(struct zkf_demand *demand, const struct zkf_claim *claim)
 {
-	struct zkf_reply reply = {.answer = ZKF_BUSY};
+	struct zkf_reply reply = {.answer = ZKF_BUSY, .keep = zkf_holds_another_thread(demand)};
 
-	if (demand->op == ZKF_OP_GETLK) {
+	if (demand->op == ZKF_OP_GETLK && demand->way_pid) {
+		reply.answer = ZKF_HELD;
+		reply.mode = demand->way_mode;
+		reply.end = ZKF_RANGE_MAX;
+		reply.pid = demand->way_pid;
+	} else if (demand->op == ZKF_OP_GETLK) {
 		reply.answer = ZKF_HELD;
 		reply.mode = claim && claim->refused_by.mode ? claim->refused_by.mode : ZKF_EXCLUSIVE;
 		reply.start = claim ? claim->refused_by.start : demand->start;
@@ -340,6 +332,8 @@ static bool may_pass(const struct zkf_lock *lock, const struct zkf_demand *deman
 {
 	if (!passes_waiters(lock, demand))
 		return false;
+	if (lock->key.kind == ZKF_GROUP)
+		return true; /* zkf_holds_conflict has told that nobody is in its way */
 	zkf_recall_look(demand->file);
 	return (lock->key.kind == ZKF_RECORD && demand->process_holds) ||
 	       !zkf_ranges_conflicting(&demand->file->in_use, demand->start, demand->end, demand->mode);
@@ -373,7 +367,7 @@ static bool try_grant(struct zkf_lock *lock, struct zkf_demand *demand)
 {
 	bool promised = demand->claim && demand->claim->state == ZKF_CLAIM_GRANTED;
 
-	if (!zkf_lock_covered(lock, demand->start, demand->end, demand->mode) || other_files_conflict(lock, demand))
+	if (zkf_holds_conflict(lock, demand) || !zkf_lock_covered(lock, demand->start, demand->end, demand->mode))
 		return false;
 	if (!promised && !demand->owner_holds && !demand->held && behind_local(lock, demand))
 		return false;
@@ -397,7 +391,7 @@ static bool claim_serves(const struct zkf_claim *claim, const struct zkf_demand 
 /* Alone, for all we know, in a lock of which we have nothing: claim the whole file, and shrink when somebody comes. */
 static bool may_be_greedy(const struct zkf_lock *lock)
 {
-	return lock->key.kind == ZKF_FLOCK || (!lock->claims && !lock->follower_count);
+	return lock->key.kind != ZKF_RECORD || (!lock->claims && !lock->follower_count);
 }
 
 /* At the limit of what one session may have: what has been kept longest goes first.  uthash keeps the order of adding. */
@@ -497,9 +491,12 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 		refuse(demand, NULL);
 		return;
 	}
-	if (zkf_lock_covered(lock, demand->start, demand->end, demand->mode) && other_files_conflict(lock, demand)) {
+	if (demand->in_the_way &&
+	    (demand->nonblock || zkf_lock_covered(lock, demand->start, demand->end, demand->mode))) {
 		if (demand->nonblock)
 			refuse(demand, NULL);
+		else if (zkf_holds_deadlock(demand))
+			fail_deadlocked(demand);
 		else
 			conversion_drops(demand);
 		return; /* the poll and the hints of recall.c tell when the other file is free */

@@ -23,6 +23,7 @@
 #include "../mapping/config.h"
 #include "../mapping/name.h"
 #include "claim_text.h"
+#include "holders.h"
 #include "loop.h"
 #include "ranges.h"
 #include "wire.h"
@@ -43,7 +44,7 @@ struct zkf_follower {
 struct zkf_lock {
 	/* Written when the lock is made. */
 	struct {
-		uint32_t kind; /* enum zkf_kind */
+		uint32_t kind; /* enum zkf_kind, or ZKF_GROUP */
 		char name[ZKF_NAME_BYTES_MAX + 1]; /* encoded */
 	} key;
 	char *directory; /* znode */
@@ -75,6 +76,8 @@ struct zkf_lock {
 	struct zkf_timer relist_timer;
 	struct zkf_timer keep_timer;
 
+	int64_t tidy_due_ns;        /* groups: not before, idle files are sought again */
+
 	bool dirty;                 /* in the list of locks to be stepped */
 	struct zkf_lock *next_dirty;
 };
@@ -101,7 +104,16 @@ struct zkf_demand {
 	bool patience_over;
 	enum zkf_unavailable unavailable;
 	int32_t pid, tid;
-	int64_t start, end;
+	struct zkf_thread thread; /* who asks, in our own pid namespace; task 0: not to be told */
+	int32_t fd;               /* the number of its descriptor, for all we know */
+	uint8_t own_mode;         /* groups: what its thread holds of the group; as of the last zkf_holds_conflict */
+	int32_t way_pid;          /* groups: somebody of this host who is in the way, and his mode; 0: not known */
+	uint8_t way_mode;
+	bool in_the_way;         /* what the last zkf_holds_conflict has found */
+	bool another_thread;     /* groups: what its description holds is another thread's */
+	bool description_locked; /* groups: something is held through the very description that it asks with */
+	int64_t start, end;       /* groups: the whole, whatever was asked, ... */
+	int64_t asked_start, asked_end; /* ... which is this */
 	int64_t arrived_ns;
 	bool deadlocked; /* found to be the youngest wait of a cycle: to be failed by the next step */
 	int convert_fd; /* a flock conversion that would block: the program's description, to unlock it by; else -1 */
@@ -146,6 +158,9 @@ void zkf_lock_step_dirty(void);
 
 /* zkf_lock_give_back_some - a table or the session is full: return what is kept and not in use, the oldest first */
 void zkf_lock_give_back_some(void);
+
+/* zkf_kind_directory - where the queues of a kind are, below the root; kind may be ZKF_GROUP */
+const char *zkf_kind_directory(uint32_t kind);
 
 /* zkf_lock_find - NULL when it is not known here */
 struct zkf_lock *zkf_lock_find(uint32_t kind, const char *encoded_name);

@@ -19,6 +19,7 @@
 #include "claim.h"
 #include "fault.h"
 #include "file.h"
+#include "holds.h"
 #include "lease.h"
 #include "log.h"
 #include "look.h"
@@ -189,7 +190,8 @@ static bool any_demand(const struct zkf_file *file, enum zkf_demand_state state)
 
 static unsigned published_mode(const struct zkf_lock *lock)
 {
-	if (!zkf_session_usable())
+	/* Of a group the keeper must know every thread that locks: nobody may do it by the page alone. */
+	if (!zkf_session_usable() || lock->key.kind == ZKF_GROUP)
 		return ZKF_NONE;
 	return zkf_lock_covered(lock, 0, ZKF_RANGE_MAX, ZKF_EXCLUSIVE) ? ZKF_EXCLUSIVE
 	       : zkf_lock_covered(lock, 0, ZKF_RANGE_MAX, ZKF_SHARED)  ? ZKF_SHARED
@@ -204,6 +206,10 @@ void zkf_recall_look(struct zkf_file *file)
 	if (file->looked_step == zkf_lock_step_number())
 		return;
 	file->looked_step = zkf_lock_step_number();
+	if (lock->key.kind == ZKF_GROUP) {
+		zkf_holds_look(file);
+		return;
+	}
 	zkf_ranges_clear(&file->in_use);
 	if (pinned && lock->key.kind == ZKF_FLOCK) {
 		/* No trial lock: it could refuse the pinned call.  What it may be about to take is in use. */
@@ -226,7 +232,7 @@ static int lock_in_use(struct zkf_lock *lock, struct zkf_ranges *in_use)
 
 	for (struct zkf_file *file = lock->files; file && !error; file = file->next) {
 		zkf_recall_look(file);
-		error = zkf_ranges_raise_all(in_use, &file->in_use);
+		error = file->blind ? -ENOMEM : zkf_ranges_raise_all(in_use, &file->in_use);
 	}
 	/* Promised: granted to this host for a demand that waits for another file of the lock. */
 	for (const struct zkf_demand *demand = lock->demands; demand && !error; demand = demand->next)
@@ -302,7 +308,7 @@ static void pins_soften(struct zkf_lock *lock)
 		if (demand->state != ZKF_DEMAND_PINNED || demand->held || !zkf_recall_blocked(demand) ||
 		    !somebody_asks(lock, waited_ns))
 			continue;
-		if (lock->key.kind == ZKF_RECORD)
+		if (demand->file->key.kind == ZKF_RECORD)
 			zkf_file_held_by(demand->file, demand->pid, demand->posix, &own);
 		if (zkf_ranges_within(&own, demand->start, demand->end) <= ZKF_HOLDINGS_MAX)
 			demand->state = ZKF_DEMAND_SOFT;
@@ -399,7 +405,7 @@ void zkf_recall_step(struct zkf_lock *lock)
 
 static bool waits_for_local(const struct zkf_lock *lock)
 {
-	if (!lock->files || !lock->files->next)
+	if (!lock->files || (!lock->files->next && lock->key.kind != ZKF_GROUP))
 		return false;
 	for (const struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
 		if (demand->state == ZKF_DEMAND_WAITING)
@@ -433,7 +439,11 @@ static bool writer_waits(struct zkf_lock *lock)
 static void files_tidy(struct zkf_lock *lock)
 {
 	struct zkf_file *next;
+	int64_t now = zkf_now_ns();
 
+	/* Of a group a program may hold a thousand: not at every step. */
+	if (lock->key.kind == ZKF_GROUP && now < lock->tidy_due_ns)
+		return;
 	for (struct zkf_file *file = lock->files; file && lock->files->next; file = next) {
 		bool wanted = false;
 
@@ -443,9 +453,10 @@ static void files_tidy(struct zkf_lock *lock)
 		if (wanted)
 			continue;
 		zkf_recall_look(file);
-		if (!file->in_use.count)
+		if (!file->in_use.count && !file->blind)
 			zkf_file_free(file);
 	}
+	lock->tidy_due_ns = now + 10 * (zkf_now_ns() - now);
 }
 
 static void timers_set(struct zkf_lock *lock, bool watch)
@@ -470,9 +481,9 @@ void zkf_recall_publish(struct zkf_lock *lock)
 
 	if (zkf_session_usable())
 		files_tidy(lock);
-	several = lock->files && lock->files->next;
+	several = lock->files && lock->files->next && lock->key.kind != ZKF_GROUP;
 	watch = (some && (lock->recalled || !lock->keep_ns)) || waits_for_local(lock);
-	ask = some && (lock->recalled || !lock->keep_ns || several || writer_waits(lock));
+	ask = some && (lock->recalled || !lock->keep_ns || several || writer_waits(lock) || waits_for_local(lock));
 	for (struct zkf_file *file = lock->files; file; file = file->next) {
 		zkf_publish_state(file->slot, published_mode(lock), ask, lock->reduced);
 		zkf_file_watch(file, watch);

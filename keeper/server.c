@@ -20,6 +20,7 @@
 
 #include "fault.h"
 #include "file.h"
+#include "holds.h"
 #include "list.h"
 #include "lock.h"
 #include "log.h"
@@ -169,9 +170,9 @@ static bool keeps_its_lock(struct zkf_file *file)
 	return keeps;
 }
 
-static struct zkf_file *file_for(struct zkf_lock **lock, int fd, const struct stat *status, const char *path)
+static struct zkf_file *file_for(struct zkf_lock **lock, uint32_t kind, int fd, const struct stat *status,
+                                 const char *path)
 {
-	uint32_t kind = (*lock)->key.kind;
 	struct zkf_file *file = zkf_file_find(status->st_dev, status->st_ino, kind);
 	int error;
 
@@ -235,7 +236,10 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 	demand->answer = demand_answered;
 	demand->tell = request->flags & ZKF_FLAG_TELL ? demand_told : NULL;
 	demand->convert_fd = -1;
-	if (!demand->held && !zkf_lock_ready(lock, demand->start, demand->end, demand->mode))
+	demand->fd = request->fd;
+	if (lock->key.kind == ZKF_GROUP)
+		zkf_holds_arrive(demand, fd);
+	else if (!demand->held && !zkf_lock_ready(lock, demand->start, demand->end, demand->mode))
 		fill_in_holdings(demand, fd, request->flags & ZKF_FLAG_OFD);
 	conversation->demanding = true;
 	zkf_lock_add(lock, demand);
@@ -266,8 +270,8 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 		answer(conversation, ZKF_UNMAPPED, 0, NULL);
 		return;
 	}
-	lock = lock_for(rule, request->kind, path, bytes);
-	file = lock ? file_for(&lock, fd, &status, path) : NULL;
+	lock = lock_for(rule, rule->group ? ZKF_GROUP : request->kind, path, bytes);
+	file = lock ? file_for(&lock, request->kind, fd, &status, path) : NULL;
 	if (!file) {
 		snprintf(why, sizeof(why), "the keeper can't open the file itself: %s", strerror(errno));
 		answer(conversation, ZKF_FAILED, ENOLCK, why);

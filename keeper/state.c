@@ -20,11 +20,18 @@
 
 /* When this many records have been added, the file is written anew. */
 #define FILES_RESTART 4096
+/* In a record's kind. */
+#define GROUP_BIT 2u
 
-/* Written by zkf_state_init, zkf_state_file_add. */
+/* Written by zkf_state_init. */
 static int directory = -1;
-static int files_fd = -1;
-static size_t files_added;
+
+/* A file to which lines are added. */
+static struct list {
+	const char *name;
+	int fd;
+	size_t added;
+} files = {.name = "files", .fd = -1}, promises = {.name = "promises", .fd = -1};
 
 void zkf_state_init(int directory_fd)
 {
@@ -96,6 +103,18 @@ int zkf_state_session_load(struct zkf_state_session *session)
 	return 0;
 }
 
+static int append(struct list *list, const char *line, size_t bytes)
+{
+	if (list->fd < 0)
+		list->fd = openat(directory, list->name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (list->fd < 0)
+		return -errno;
+	if (write(list->fd, line, bytes) != (ssize_t)bytes)
+		return errno ? -errno : -EIO;
+	list->added++;
+	return 0;
+}
+
 /* The path may hold any byte: it is hexadecimal. */
 int zkf_state_file_add(const struct zkf_state_file *file)
 {
@@ -103,18 +122,12 @@ int zkf_state_file_add(const struct zkf_state_file *file)
 	size_t path_bytes = strlen(file->path);
 	int used;
 
-	if (files_fd < 0)
-		files_fd = openat(directory, "files", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (files_fd < 0)
-		return -errno;
-	used = snprintf(line, sizeof(line), "%u %" PRIu64 " %" PRIu64 " %s ", file->kind, file->dev, file->ino, file->lock);
+	used = snprintf(line, sizeof(line), "%u %" PRIu64 " %" PRIu64 " %s ",
+	                file->kind | (file->group ? GROUP_BIT : 0), file->dev, file->ino, file->lock);
 	for (size_t i = 0; i < path_bytes && used < (int)sizeof(line) - 4; i++)
 		used += snprintf(line + used, sizeof(line) - (size_t)used, "%02x", (unsigned char)file->path[i]);
 	line[used++] = '\n';
-	if (write(files_fd, line, (size_t)used) != used)
-		return errno ? -errno : -EIO;
-	files_added++;
-	return 0;
+	return append(&files, line, (size_t)used);
 }
 
 static int each_line(char *line, void (*each)(const struct zkf_state_file *file))
@@ -131,6 +144,8 @@ static int each_line(char *line, void (*each)(const struct zkf_state_file *file)
 	for (unsigned byte; bytes < PATH_MAX && sscanf(line + at, "%2x", &byte) == 1; at += 2)
 		path[bytes++] = (char)byte;
 	path[bytes] = 0;
+	file.group = file.kind & GROUP_BIT;
+	file.kind &= ~GROUP_BIT;
 	file.lock = lock;
 	file.path = path;
 	each(&file);
@@ -139,7 +154,7 @@ static int each_line(char *line, void (*each)(const struct zkf_state_file *file)
 
 void zkf_state_files_each(void (*each)(const struct zkf_state_file *file))
 {
-	FILE *in = open_to_read("files");
+	FILE *in = open_to_read(files.name);
 	char *line = NULL;
 	size_t capacity = 0;
 
@@ -151,18 +166,71 @@ void zkf_state_files_each(void (*each)(const struct zkf_state_file *file))
 		fclose(in);
 }
 
+int zkf_state_promise_add(const struct zkf_state_promise *promise)
+{
+	char line[256];
+	int bytes = snprintf(line, sizeof(line),
+	                     "%u %" PRIu64 " %" PRIu64 " %d %" PRIu64 " %d %" PRIu64 " %d %u %d %" PRId64 " %" PRId64 "\n",
+	                     promise->kind, promise->dev,
+	                     promise->ino, promise->thread.pid, promise->thread.process_start, promise->thread.task,
+	                     promise->thread.thread_start, promise->fd, promise->mode,
+	                     promise->posix, promise->start, promise->end);
+
+	return append(&promises, line, (size_t)bytes);
+}
+
+void zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promise))
+{
+	FILE *in = open_to_read(promises.name);
+	char line[256];
+
+	while (in && fgets(line, sizeof(line), in)) {
+		struct zkf_state_promise promise;
+		unsigned mode;
+		int posix;
+
+		memset(&promise, 0, sizeof(promise));
+		if (strchr(line, '\n') &&
+		    sscanf(line, "%u %" SCNu64 " %" SCNu64 " %d %" SCNu64 " %d %" SCNu64 " %d %u %d %" SCNd64
+		           " %" SCNd64,
+		           &promise.kind,
+		           &promise.dev, &promise.ino, &promise.thread.pid, &promise.thread.process_start,
+		           &promise.thread.task, &promise.thread.thread_start, &promise.fd, &mode, &posix,
+		           &promise.start, &promise.end) == 12) {
+			promise.mode = (uint8_t)mode;
+			promise.posix = posix;
+			each(&promise);
+		}
+	}
+	if (in)
+		fclose(in);
+}
+
+/* Begins a list anew.  Under another name first: a crash in between must find the old one whole. */
+static void restart(struct list *list, void (*add_all)(void))
+{
+	char fresh[32];
+
+	snprintf(fresh, sizeof(fresh), "%s.new", list->name);
+	if (list->fd >= 0)
+		close(list->fd);
+	list->fd = openat(directory, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	list->added = 0;
+	add_all();
+	if (renameat(directory, fresh, directory, list->name))
+		zkf_log(ZKF_LOG_WARN, "state rename error=\"%s\"", strerror(errno));
+}
+
 void zkf_state_files_restart(void (*add_all)(void), bool now)
 {
-	if (files_added < FILES_RESTART && !now)
-		return;
-	/* Under another name first: a crash in between must find the old one whole. */
-	if (files_fd >= 0)
-		close(files_fd);
-	files_fd = openat(directory, "files.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	files_added = 0;
-	add_all();
-	if (renameat(directory, "files.new", directory, "files"))
-		zkf_log(ZKF_LOG_WARN, "state rename error=\"%s\"", strerror(errno));
+	if (files.added >= FILES_RESTART || now)
+		restart(&files, add_all);
+}
+
+void zkf_state_promises_restart(void (*add_all)(void), bool now)
+{
+	if (promises.added >= FILES_RESTART || now)
+		restart(&promises, add_all);
 }
 
 int zkf_state_stopped_save(const struct zkf_state_process *processes, size_t count)

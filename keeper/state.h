@@ -1,14 +1,15 @@
 /*
  * keeper/state.h - what a keeper leaves to its successor, in the runtime directory
  *
- * Answers for: the files "session" (id, password and servers, 0600), "files" (which inode is which lock) and "stopped" (whom we
- *              stopped).  They live on tmpfs: a machine that has restarted has neither holders nor a session.
- * Does not:    keep holders: the kernel knows them.
+ * Answers for: the files "session" (id, password and servers, 0600), "files" (which inode is which lock), "promises" (which
+ *              thread was let in to a group) and "stopped" (whom we stopped).  They live on tmpfs: a machine that has
+ *              restarted has neither holders nor a session.
+ * Does not:    keep holders: the kernel knows them.  It does not know threads, hence the promises.
  * Threads:     the loop's; main's before.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Whoever writes here holds the directory's lock, so there is one writer.  A record is complete or ignored: "session" and
- * "stopped" are replaced by rename, "files" is appended to by single writes of a line.
+ * "stopped" are replaced by rename, "files" and "promises" are appended to by single writes of a line.
  */
 #ifndef ZKF_STATE_H
 #define ZKF_STATE_H
@@ -17,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "holders.h"
 #include "resolve.h"
 
 /* zkf_state_init - directory_fd stays open as long as the process lives */
@@ -36,6 +38,7 @@ int zkf_state_session_save(const struct zkf_state_session *session);
 struct zkf_state_file {
 	uint64_t dev, ino;
 	uint32_t kind;
+	bool group;       /* of a group lock */
 	const char *lock; /* encoded name */
 	const char *path;
 };
@@ -46,6 +49,23 @@ int zkf_state_file_add(const struct zkf_state_file *file);
 void zkf_state_files_each(void (*each)(const struct zkf_state_file *file));
 /* zkf_state_files_restart - now, or when many have been added: begin anew; the callback adds what is still known */
 void zkf_state_files_restart(void (*add_all)(void), bool now);
+
+/* A thread that was let in to a group through a file: holds.h. */
+struct zkf_state_promise {
+	uint64_t dev, ino;
+	uint32_t kind;
+	struct zkf_thread thread;
+	int64_t start, end;
+	int32_t fd;
+	uint8_t mode;
+	bool posix;
+};
+
+/* zkf_state_promise_add - before the answer; 0 or a negative errno */
+int zkf_state_promise_add(const struct zkf_state_promise *promise);
+void zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promise));
+/* zkf_state_promises_restart - as zkf_state_files_restart */
+void zkf_state_promises_restart(void (*add_all)(void), bool now);
 
 struct zkf_state_process {
 	int32_t pid;

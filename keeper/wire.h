@@ -29,6 +29,8 @@
 
 /* What is locked: on Linux the two kinds never conflict with each other. */
 enum zkf_kind { ZKF_FLOCK = 0, ZKF_RECORD = 1 };
+/* Beside them, in the keeper only: a lock that both kinds of many files share (keeper/holds.h). */
+#define ZKF_GROUP 2u
 
 /* ZKF_SHARED is LOCK_SH or F_RDLCK, ZKF_EXCLUSIVE is LOCK_EX or F_WRLCK. */
 enum zkf_mode { ZKF_NONE = 0, ZKF_SHARED = 1, ZKF_EXCLUSIVE = 2 };
@@ -61,7 +63,7 @@ struct zkf_request {
 	uint8_t mode;    /* enum zkf_mode; LOCK and GETLK */
 	uint8_t flags;   /* ZKF_FLAG_* */
 	int32_t tid;     /* the calling thread; the process is what the kernel says of the peer */
-	uint32_t unused; /* 0 */
+	int32_t fd;      /* LOCK and GETLK: the descriptor's number in the program; a hint where to look first */
 	int64_t start;   /* first byte, >= 0; flock: 0 */
 	int64_t end;     /* last byte, >= start; flock: ZKF_RANGE_MAX */
 	uint64_t dev;    /* UNLOCK only: st_dev, st_ino of the file */
@@ -87,7 +89,8 @@ struct zkf_reply {
 	uint32_t magic; /* ZKF_WIRE_MAGIC */
 	uint8_t answer; /* enum zkf_answer */
 	uint8_t mode;   /* HELD */
-	uint8_t unused[2];
+	uint8_t keep;   /* BUSY: what the description holds is another thread's: no conversion may drop it */
+	uint8_t unused;
 	int32_t error;                /* FAILED: a positive errno */
 	int32_t pid;                  /* HELD */
 	int64_t start, end;           /* HELD */

@@ -54,6 +54,7 @@ static struct zkf_request make_request(const struct zkf_lock *lock, enum zkf_op 
 		.mode = (uint8_t)lock->mode,
 		.flags = lock->flags | more_flags | (zkf_log_wanted(ZKF_LOG_INFO) ? ZKF_FLAG_TELL : 0),
 		.tid = (int32_t)syscall(SYS_gettid),
+		.fd = lock->fd,
 		.start = lock->start,
 		.end = lock->end,
 	};
@@ -228,9 +229,9 @@ static enum zkf_step take(struct zkf_lock *lock, struct zkf_conversation *conver
 	case ZKF_BUSY:
 		/*
 		 * A conversion to exclusive that fails has lost the shared lock, flock(2) says; whoever held the
-		 * exclusive one already was not told "busy".
+		 * exclusive one already was not told "busy".  But in a group it may be another thread's (reply->keep).
 		 */
-		if (lock->kind == ZKF_FLOCK && lock->mode == ZKF_EXCLUSIVE) {
+		if (lock->kind == ZKF_FLOCK && lock->mode == ZKF_EXCLUSIVE && !reply->keep) {
 			zkf_real_flock(lock->fd, LOCK_UN);
 			zkf_cover_unlocked(lock->fd, lock->kind);
 		}

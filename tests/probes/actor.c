@@ -22,6 +22,7 @@
  *     signal ...   in a signal handler      vfork ...  in a vfork child     child ...  in a fork child that exits then
  *     thread ...   in another thread        cancel ... in another thread that is cancelled after 0.3 s: "canceled"
  *     again N ...  N times, ends with the first answer that is not "ok"
+ *     t1 ... t4 ...  in a thread that stays (endthread N ends it), which answers by itself: the next command may follow
  *
  * Its own descriptors are numbers from 100 on, so that the tests meet the lowest ones as an ordinary program would.
  * SPDX-License-Identifier: Apache-2.0
@@ -33,6 +34,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +59,12 @@ struct call {
 
 static int slots[SLOTS];
 static FILE *streams[SLOTS];
+/* Threads that stay: each reads its calls from a pipe. */
+#define WORKERS 5
+static struct {
+	pthread_t thread;
+	int pipe[2];
+} workers[WORKERS];
 static int in_fd = -1, out_fd = -1;
 static const char *in_path, *out_path;
 /* The call that a signal handler or another thread makes: written before it is told to, read after it is done. */
@@ -212,6 +220,44 @@ static void *thread_main(void *unused)
 	return unused;
 }
 
+static void *worker_main(void *number)
+{
+	int from = workers[(intptr_t)number].pipe[0];
+	struct call call;
+
+	while (read(from, &call, sizeof(call)) == sizeof(call)) {
+		call_make(&call);
+		call_answer(&call);
+	}
+	return NULL;
+}
+
+static void run_in_worker(int number)
+{
+	if (!workers[number].pipe[1]) {
+		int ends[2];
+
+		if (pipe2(ends, O_CLOEXEC) < 0)
+			_exit(72);
+		for (int i = 0; i < 2; i++) {
+			workers[number].pipe[i] = fcntl(ends[i], F_DUPFD_CLOEXEC, 100);
+			close(ends[i]);
+		}
+		pthread_create(&workers[number].thread, NULL, worker_main, (void *)(intptr_t)number);
+	}
+	if (write(workers[number].pipe[1], &pending_call, sizeof(pending_call)) != sizeof(pending_call))
+		_exit(73);
+}
+
+static void end_worker(int number)
+{
+	close(workers[number].pipe[1]);
+	workers[number].pipe[1] = 0;
+	pthread_join(workers[number].thread, NULL);
+	close(workers[number].pipe[0]);
+	answer("ok");
+}
+
 static void run_in_thread(bool cancel)
 {
 	pthread_t thread;
@@ -267,7 +313,8 @@ static void run_again(int times)
 /* Lock calls, in whatever frame; false when the command is none. */
 static bool run_call(char **word)
 {
-	static const char *const frames[] = {"signal", "vfork", "child", "thread", "cancel", "again"};
+	static const char *const frames[] = {"signal", "vfork", "child", "thread", "cancel", "again",
+	                                     "t1", "t2", "t3", "t4"};
 	const char *frame = "";
 	int times = 0;
 
@@ -280,6 +327,10 @@ static bool run_call(char **word)
 		times = atoi(*word++);
 	if (!word[0] || !call_parse(&pending_call, word))
 		return false;
+	if (frame[0] == 't' && frame[1] >= '1' && frame[1] < '0' + WORKERS) {
+		run_in_worker(frame[1] - '0');
+		return true;
+	}
 	if (strcmp(frame, "signal") == 0) {
 		raise(SIGUSR1);
 		call_answer(&pending_call);
@@ -400,6 +451,8 @@ static void run_two_words(char **word)
 		answer_result(close(fd_of(word[1])));
 	else if (strcmp(word[0], "number") == 0)
 		answer("%d", fd_of(word[1]));
+	else if (strcmp(word[0], "endthread") == 0)
+		end_worker(atoi(word[1]) % WORKERS);
 	else if (strncmp(word[0], "close", 5) == 0)
 		run_close_many(word[0], atoi(word[1]));
 	else if (strcmp(word[0], "cloexec") == 0)
