@@ -25,7 +25,7 @@
 
 #include <stdint.h>
 
-#define ZKF_WIRE_MAGIC 0x5a4b4631u /* "ZKF1": a change of any structure here changes the digit */
+#define ZKF_WIRE_MAGIC 0x5a4b4632u /* "ZKF2": a change of any structure here changes the digit */
 
 /* What is locked: on Linux the two kinds never conflict with each other. */
 enum zkf_kind { ZKF_FLOCK = 0, ZKF_RECORD = 1 };
@@ -38,6 +38,7 @@ enum zkf_op {
 	ZKF_OP_UNLOCK = 2, /* no descriptor, no reply: (dev, ino, kind) was unlocked while a recall was pending */
 	ZKF_OP_GETLK = 3,  /* with one descriptor: who is in the way?  One reply: FREE, HELD, UNMAPPED, LOCAL, FAILED */
 	ZKF_OP_LIST = 4,   /* no descriptor: ROW..., then END or FAILED */
+	ZKF_OP_RELOAD = 5, /* no descriptor: ROW (a line for people)..., then END or FAILED: the old rules stay */
 };
 
 #define ZKF_FLAG_NONBLOCK 1u /* LOCK_NB, F_SETLK, F_OFD_SETLK: refuse instead of waiting for a holder */
