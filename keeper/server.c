@@ -273,6 +273,11 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 		return;
 	}
 	bytes = path_of(fd, &status, path);
+	if (bytes == -ENAMETOOLONG) {
+		/* Nobody can tell whether it is meant: no lock that may be none. */
+		answer(conversation, ZKF_FAILED, ENOLCK, "its path is longer than PATH_MAX, so the kernel does not tell it");
+		return;
+	}
 	rule = bytes > 0 ? zkf_config_match(rules, path, (size_t)bytes) : NULL;
 	if (!rule || rule->excluded) {
 		unmapped_request(conversation, request, fd, &status);

@@ -124,15 +124,39 @@ static uint32_t page_generation(const struct zkf_page *page)
 	return page ? atomic_load(&page->header.config_generation) : 0;
 }
 
+static void find_root(uint64_t *dev, uint64_t *ino)
+{
+	struct stat64 st;
+	bool found = !stat64("/", &st);
+
+	*dev = found ? st.st_dev : 0;
+	*ino = found ? st.st_ino : 0;
+}
+
+/*
+ * A process that has called chroot(2) since sees other paths than the rules speak of, where it has a /proc at all: they
+ * say nothing about what is not mapped.
+ */
+static bool root_is_another(const struct zkf_settings *settings)
+{
+	uint64_t dev, ino;
+
+	find_root(&dev, &ino);
+	return dev != settings->root_dev || ino != settings->root_ino;
+}
+
 /* The environment, or what a former object has of it: what the process has begun with it goes on with. */
 static void fill_environment(struct zkf_settings *settings, const struct zkf_settings *old)
 {
 	if (old) {
+		settings->root_dev = old->root_dev;
+		settings->root_ino = old->root_ino;
 		memcpy(settings->file, old->file, sizeof(settings->file));
 		memcpy(settings->runtime_dir, old->runtime_dir, sizeof(settings->runtime_dir));
 		memcpy(settings->xdg_runtime_dir, old->xdg_runtime_dir, sizeof(settings->xdg_runtime_dir));
 		return;
 	}
+	find_root(&settings->root_dev, &settings->root_ino);
 	copy_absolute(settings->file, sizeof(settings->file), config_file());
 	copy_string(settings->runtime_dir, sizeof(settings->runtime_dir), secure_getenv("ZKFLOCK_RUNTIME_DIR"));
 	copy_string(settings->xdg_runtime_dir, sizeof(settings->xdg_runtime_dir), secure_getenv("XDG_RUNTIME_DIR"));
@@ -312,7 +336,8 @@ static enum zkf_verdict judge_path(int fd, const struct stat64 *st, struct zkf_s
 	if (settings->error)
 		return ZKF_VERDICT_KERNEL;
 	rule = zkf_config_match(&settings->config, path, (size_t)len);
-	if ((rule && !rule->excluded) || (settings->doubt && may_mean(settings->doubt, path, (size_t)len)))
+	if ((rule && !rule->excluded) || (settings->doubt && may_mean(settings->doubt, path, (size_t)len)) ||
+	    root_is_another(settings))
 		return ZKF_VERDICT_ASK;
 	return ZKF_VERDICT_KERNEL;
 }

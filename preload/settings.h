@@ -38,6 +38,7 @@ struct zkf_settings {
 	struct zkf_files *doubt;       /* stale: broken files that were found instead, or NULL: none could be read */
 	bool borrowed;                 /* files is another object's */
 	size_t map_bytes;
+	uint64_t root_dev, root_ino;   /* of "/" when the process began: 0, 0 if it could not be found out */
 	/* The environment at the time of loading: a program that clears its environment keeps its keeper. */
 	char file[PATH_MAX];
 	char runtime_dir[PATH_MAX];     /* ZKFLOCK_RUNTIME_DIR, or "" */
