@@ -164,6 +164,7 @@ install: all ## install below $(DESTDIR)$(PREFIX); an existing $(SYSCONFDIR)/zkf
 	install -D -m 755 $(BUILD)/zkflock $(DESTDIR)$(PREFIX)/bin/zkflock
 	for page in man/*.[1-8]; do \
 		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit; done
+	install -d -m 755 $(DESTDIR)$(SYSCONFDIR)/zkflock.conf.d
 	[ -e $(DESTDIR)$(SYSCONFDIR)/zkflock.conf ] || \
 		install -D -m 644 conf/zkflock.conf $(DESTDIR)$(SYSCONFDIR)/zkflock.conf
 

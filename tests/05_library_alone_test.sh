@@ -193,6 +193,24 @@ test_a_broken_configuration_refuses_what_it_may_mean() {
 	assertEquals '' "$(cat "$T/err")"
 }
 
+# What is dropped in beside it is as good, and as bad.
+test_files_beside_the_configuration() {
+	printf '%s\n' "map $T/other/x -" >"$T/beside"
+	mkdir -p "$T/beside.d"
+	printf '\nmap %s\n' "$T/mapped" >"$T/beside.d/1.conf"
+	: >"$T/err"
+	assertEquals '4 ENOLCK' "$(CONF=$T/beside refusal "$T/mapped/file")"
+	assertEquals 4 "$(grep -c "^zkflock: error configuration $T/beside.d/1.conf:2: " "$T/err")"
+	assertEquals '4 granted' "$(CONF=$T/beside refusal "$T/other/file")"
+	rm "$T/beside.d/1.conf"
+	mkfifo "$T/beside.d/1.conf"
+	: >"$T/err"
+	assertEquals 'a fifo is not waited for' '4 ENOLCK' "$(CONF=$T/beside refusal "$T/other/file")"
+	assertEquals 4 "$(grep -c "^zkflock: error configuration $T/beside.d/1.conf: cannot be read error=EINVAL" "$T/err")"
+	rm "$T/beside.d/1.conf"
+	assertEquals '4 granted' "$(CONF=$T/beside refusal "$T/other/file")"
+}
+
 test_pipes_need_no_configuration() {
 	assertEquals ok "$(CONF=$T/none preloaded "$PYTHON" -c '
 import fcntl, os

@@ -785,7 +785,7 @@ test_the_example_is_right() {
 	same 'with every comment mark taken away' \
 		'ensemble=zk1:2181,zk2:2181,zk3:2181 root=/zkflock session=10000 tick=2000 connect=5000 keep=60000' \
 		"$(sed 's/^#\([a-z]\)/\1/' "$TOP/conf/zkflock.conf" | "$PROBE" parse | head -n 1)"
-	same 'its rules' 5 "$(sed 's/^#\([a-z]\)/\1/' "$TOP/conf/zkflock.conf" | "$PROBE" parse | grep -c '^[0-9]* /')"
+	same 'its rules' 6 "$(sed 's/^#\([a-z]\)/\1/' "$TOP/conf/zkflock.conf" | "$PROBE" parse | grep -c '^[0-9]* /')"
 	verdict
 }
 

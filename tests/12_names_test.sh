@@ -154,6 +154,19 @@ test_a_lock_file_that_is_deleted_and_made_again() {
 	assertEquals 'alpha, afterwards' granted "$(wait_for alpha gone.lock 5)"
 }
 
+test_a_file_that_is_locked_after_it_was_deleted() {
+	cluster || { skip 'one host: the kernel takes the new file for another one'; return; }
+	actor P alpha
+	expect P 'open 0 rw late.lock' ok
+	rm "$T/alpha/s/late.lock"
+	expect P 'flock 0 ex' ok
+	assertEquals 'beta' busy "$(try beta late.lock)"
+	assertEquals 'alpha, made again' busy "$(try alpha late.lock)"
+	expect P 'flock 0 un' ok
+	assertTrue 'beta, afterwards' 'becomes granted 5 beta late.lock'
+	tell P 'exit 0'
+}
+
 test_a_file_that_is_replaced_while_it_is_locked() {
 	cluster || { skip 'one host: the kernel takes the new file for another one'; return; }
 	hold alpha db || { fail 'not held'; return; }
