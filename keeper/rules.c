@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "../mapping/files.h"
 #include "fault.h"
@@ -40,11 +42,18 @@ struct shared {
 static struct rules *first, *now;
 static struct shared *shared;
 
+/* As the library has it: a FIFO would be an empty configuration, and that takes all rules away. */
 static int open_file(const char *path, int flags)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+	struct stat status;
 
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	if ((flags & O_DIRECTORY) || (!fstat(fd, &status) && S_ISREG(status.st_mode)))
+		return fd;
+	close(fd);
+	return -EINVAL;
 }
 
 static const char *config_path(void)
