@@ -13,8 +13,7 @@
 
 #include "cli.h"
 
-static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &cli_verb_list,
-                                               &cli_verb_reload};
+static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &cli_verb_list, &cli_verb_reload};
 
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
 

@@ -52,9 +52,9 @@ static bool pattern_of(const struct zkf_rule *rule, struct pattern *pattern)
 	pattern->count = 0;
 	for (i = 0; i < rule->name.len; i += took) {
 		enum zkf_piece piece = zkf_template_take(&rule->name, i, &took, &byte);
-		int what = piece == ZKF_PIECE_BYTE                                 ? byte
-		           : piece == ZKF_PIECE_BASE || piece == ZKF_PIECE_STAR ? COMPONENT
-		                                                                 : ANY;
+		int what = piece == ZKF_PIECE_BYTE                            ? byte
+		         : piece == ZKF_PIECE_BASE || piece == ZKF_PIECE_STAR ? COMPONENT
+		                                                              : ANY;
 
 		if (pattern->count + 2 > PIECES_MAX)
 			return false;
@@ -147,15 +147,15 @@ static void warn_of_sharing(const struct zkf_rule *rule)
 		warn("%%b without %%d: files of one base name in different directories share one lock");
 	for (star = 1; star <= rule->stars; star++)
 		if (!has_piece(rule, ZKF_PIECE_STAR, (unsigned char)star))
-			warn("no %%%d in the name: files that differ in that '*' of the prefix only share one lock", star);
+			warn("no %%%d in the name: files that differ in that '*' of the prefix only share one lock",
+			     star);
 }
 
 static void warn_of_meeting(const struct zkf_rule *rule, const struct zkf_rule *other)
 {
 	if (zkf_rules_ambiguous(rule, other))
 		warn("some paths are covered by %s:%d too; there %s wins, whose prefix is literal further to the left",
-		     other->place.file, other->place.line,
-		     zkf_rules_precede(rule, other) ? "this rule" : "the other");
+		     other->place.file, other->place.line, zkf_rules_precede(rule, other) ? "this rule" : "the other");
 	if (rule->excluded || other->excluded || !names_meet(rule, other))
 		return;
 	if (rule->group != other->group)

@@ -202,11 +202,11 @@ static void tell_fixed(const struct zkf_config *fresh, void (*tell)(void *contex
 		if (!changed[i])
 			continue;
 		if (place->line)
-			snprintf(line, sizeof(line), "%s:%d: %s is changed, and needs a restart of zkflockd", place->file,
-			         place->line, zkf_setting_names[i]);
+			snprintf(line, sizeof(line), "%s:%d: %s is changed, and needs a restart of zkflockd",
+			         place->file, place->line, zkf_setting_names[i]);
 		else
-			snprintf(line, sizeof(line), "%s: %s is set no more, and needs a restart of zkflockd", config_path(),
-			         zkf_setting_names[i]);
+			snprintf(line, sizeof(line), "%s: %s is set no more, and needs a restart of zkflockd",
+			         config_path(), zkf_setting_names[i]);
 		zkf_log(ZKF_LOG_WARN, "keeper reload why=\"%s\"", line);
 		tell(context, line);
 	}

@@ -16,8 +16,8 @@
 #include "parser.h"
 #include "text.h"
 
-const char *const zkf_setting_names[] = {"ensemble",        "root", "session_timeout", "tick_time",
-                                         "connect_timeout", "keep", NULL};
+const char *const zkf_setting_names[] = {"ensemble", "root", "session_timeout", "tick_time", "connect_timeout",
+                                         "keep",     NULL};
 
 int zkf_refuse_line(struct zkf_parser *parser, const char *format, ...)
 {

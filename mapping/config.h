@@ -63,19 +63,19 @@ struct zkf_rule {
 	bool group;              /* nothing in the template tells one file from another: one lock for many */
 	enum zkf_on_loss on_loss;
 	enum zkf_unavailable unavailable;
-	int64_t keep_ms;         /* 0 = give back at the last unlock */
+	int64_t keep_ms; /* 0 = give back at the last unlock */
 	struct zkf_place place;
 };
 
 struct zkf_config {
-	struct zkf_slice ensemble;  /* "host:port,..."; empty when not set */
-	struct zkf_slice root;      /* "/zkflock"; "" for the ensemble's own root */
+	struct zkf_slice ensemble; /* "host:port,..."; empty when not set */
+	struct zkf_slice root;     /* "/zkflock"; "" for the ensemble's own root */
 	int session_timeout_ms;
 	int tick_time_ms;
 	int connect_timeout_ms;
-	int64_t keep_ms;            /* default of the rules that have no keep= */
+	int64_t keep_ms; /* default of the rules that have no keep= */
 	struct zkf_place places[ZKF_SETTING_COUNT];
-	struct zkf_rule *rules;     /* the caller's array */
+	struct zkf_rule *rules; /* the caller's array */
 	size_t rule_count;
 };
 

@@ -53,8 +53,8 @@ static long raw(long result)
 size_t zkf_files_bytes_max(void)
 {
 	size_t bytes = sizeof(struct zkf_files) + ZKF_FILES_TEXT_BYTES_MAX + 1 +
-	               (size_t)ZKF_FILES_MAX * ZKF_FILES_PATH_BYTES +
-	               (size_t)NAMES_MAX * NAME_BYTES + ZKF_FILES_PATH_BYTES;
+	               (size_t)ZKF_FILES_MAX * ZKF_FILES_PATH_BYTES + (size_t)NAMES_MAX * NAME_BYTES +
+	               ZKF_FILES_PATH_BYTES;
 
 	return (bytes + 65535) & ~(size_t)65535; /* of pages, whatever their size */
 }
@@ -203,7 +203,7 @@ static int load_once(const char *main, int (*open_fd)(const char *path, int flag
 	loading.files = (struct zkf_files *)(void *)memory;
 	loading.next = memory + sizeof(struct zkf_files);
 	loading.end = memory + bytes - (size_t)NAMES_MAX * NAME_BYTES - ZKF_FILES_PATH_BYTES;
-	loading.names = (char (*)[NAME_BYTES])(void *)loading.end;
+	loading.names = (char(*)[NAME_BYTES])(void *)loading.end;
 	loading.path = memory + bytes - ZKF_FILES_PATH_BYTES;
 	result = load(&loading, main);
 	if (result < 0) {

@@ -23,8 +23,8 @@ struct zkf_parser {
 	struct zkf_config *config;
 	size_t capacity; /* of config->rules */
 	struct zkf_config_error *error;
-	struct zkf_place place;      /* the current line */
-	struct zkf_place last_time;  /* of session_timeout and tick_time, the one that was read last */
+	struct zkf_place place;     /* the current line */
+	struct zkf_place last_time; /* of session_timeout and tick_time, the one that was read last */
 };
 
 /*

@@ -18,9 +18,9 @@ const char *const zkf_unavailable_names[] = {"wait", "fail", "local", NULL};
 
 static int bad_escape(struct zkf_parser *parser, const char *what, const struct zkf_slice *word)
 {
-	return zkf_refuse_line(parser,
-	              "bad escape in %s %w; allowed are \\\\ and \\ooo: three octal digits, 001 to 377 but not 057",
-	              what, word);
+	return zkf_refuse_line(
+		parser, "bad escape in %s %w; allowed are \\\\ and \\ooo: three octal digits, 001 to 377 but not 057",
+		what, word);
 }
 
 /* check_star - a "*" at a place of the prefix, as it is written; what is wrong, or NULL */
@@ -40,7 +40,8 @@ static int parse_prefix(struct zkf_parser *parser, struct zkf_rule *rule)
 	unsigned char byte;
 
 	if (prefix->ptr[0] != '/')
-		return zkf_refuse_line(parser, "prefix %w is not absolute; allowed is a path that begins with '/'", prefix);
+		return zkf_refuse_line(parser, "prefix %w is not absolute; allowed is a path that begins with '/'",
+		                       prefix);
 	if (prefix->len > 2 && prefix->ptr[prefix->len - 1] == '/') /* not of "//", which is refused below */
 		prefix->len--;
 	for (i = 1; i < prefix->len && !wrong; i += took, bytes++) {
@@ -57,10 +58,11 @@ static int parse_prefix(struct zkf_parser *parser, struct zkf_rule *rule)
 	if (!wrong && prefix->len > 1)
 		wrong = zkf_component_end(&component);
 	if (wrong)
-		return zkf_refuse_line(parser,
-		                       "prefix %w has %s; allowed is a path as the kernel prints it, with '*' for any one "
-		                       "component and \\052 for the character",
-		                       prefix, wrong);
+		return zkf_refuse_line(
+			parser,
+			"prefix %w has %s; allowed is a path as the kernel prints it, with '*' for any one "
+			"component and \\052 for the character",
+			prefix, wrong);
 	if (bytes > ZKF_PATH_BYTES_MAX)
 		return zkf_refuse_line(parser, "prefix %w is too long; allowed are %d bytes", prefix,
 		                       (int64_t)ZKF_PATH_BYTES_MAX);
@@ -147,9 +149,9 @@ static int parse_name(struct zkf_parser *parser, struct zkf_rule *rule)
 	unsigned char byte;
 
 	if (name->ptr[0] == '/' || name->ptr[name->len - 1] == '/')
-		return zkf_refuse_line(parser,
-		                       "lock name %w begins or ends with a '/'; allowed is a relative name such as jobs/%%r",
-		                       name);
+		return zkf_refuse_line(
+			parser, "lock name %w begins or ends with a '/'; allowed is a relative name such as jobs/%%r",
+			name);
 	for (i = 0; i < name->len && !scan.wrong; i += took) {
 		enum zkf_piece piece = zkf_template_take(name, i, &took, &byte);
 
@@ -165,11 +167,12 @@ static int parse_name(struct zkf_parser *parser, struct zkf_rule *rule)
 	if (!scan.wrong)
 		scan.wrong = zkf_component_end(&scan.component);
 	if (scan.wrong)
-		return zkf_refuse_line(parser, "lock name %w has %s; allowed are names such as jobs/%%r", name, scan.wrong);
+		return zkf_refuse_line(parser, "lock name %w has %s; allowed are names such as jobs/%%r", name,
+		                       scan.wrong);
 	if (name_scan_longest(&scan) > ZKF_LOCK_NAME_BYTES_MAX)
-		return zkf_refuse_line(parser,
-		                       "lock name %w is too long; allowed are %d bytes, with %d for each part of the path",
-		                       name, (int64_t)ZKF_LOCK_NAME_BYTES_MAX, (int64_t)ZKF_PATH_BYTES_MAX);
+		return zkf_refuse_line(
+			parser, "lock name %w is too long; allowed are %d bytes, with %d for each part of the path",
+			name, (int64_t)ZKF_LOCK_NAME_BYTES_MAX, (int64_t)ZKF_PATH_BYTES_MAX);
 	rule->group = scan.paths + scan.belows + scan.bases == 0;
 	return 0;
 }
@@ -188,7 +191,8 @@ static int choose(const struct zkf_slice *word, const char *const names[])
 enum option { OPTION_ON_LOSS, OPTION_UNAVAILABLE, OPTION_KEEP };
 static const char *const option_names[] = {"on_loss", "unavailable", "keep", NULL};
 
-static int parse_option_value(struct zkf_parser *parser, struct zkf_rule *rule, int option, const struct zkf_slice *value)
+static int parse_option_value(struct zkf_parser *parser, struct zkf_rule *rule, int option,
+                              const struct zkf_slice *value)
 {
 	int choice;
 
@@ -198,13 +202,15 @@ static int parse_option_value(struct zkf_parser *parser, struct zkf_rule *rule, 
 	case OPTION_ON_LOSS:
 		choice = choose(value, zkf_on_loss_names);
 		if (choice < 0)
-			return zkf_refuse_line(parser, "on_loss %w is unknown; allowed are freeze, kill and warn", value);
+			return zkf_refuse_line(parser, "on_loss %w is unknown; allowed are freeze, kill and warn",
+			                       value);
 		rule->on_loss = (enum zkf_on_loss)choice;
 		return 0;
 	default:
 		choice = choose(value, zkf_unavailable_names);
 		if (choice < 0)
-			return zkf_refuse_line(parser, "unavailable %w is unknown; allowed are wait, fail and local", value);
+			return zkf_refuse_line(parser, "unavailable %w is unknown; allowed are wait, fail and local",
+			                       value);
 		rule->unavailable = (enum zkf_unavailable)choice;
 		return 0;
 	}
@@ -220,16 +226,16 @@ static int parse_options(struct zkf_parser *parser, struct zkf_rule *rule, struc
 		const char *equals = memchr(word.ptr, '=', word.len);
 
 		if (rule->excluded)
-			return zkf_refuse_line(parser,
-			              "option %w after '-'; allowed is nothing: an excluded prefix has no options",
-			              &word);
+			return zkf_refuse_line(
+				parser, "option %w after '-'; allowed is nothing: an excluded prefix has no options",
+				&word);
 		key = (struct zkf_slice){word.ptr, equals ? (size_t)(equals - word.ptr) : word.len};
 		option = choose(&key, option_names);
 		if (option < 0 || !equals)
 			return zkf_refuse_line(parser,
-			              "%w is not an option; allowed are on_loss=, unavailable= and keep= "
-			              "(a space in a path is written \\040)",
-			              &word);
+			                       "%w is not an option; allowed are on_loss=, unavailable= and keep= "
+			                       "(a space in a path is written \\040)",
+			                       &word);
 		if (given[option])
 			return zkf_refuse_line(parser, "option %w is given twice; allowed is once for each map", &key);
 		given[option] = true;
@@ -248,8 +254,9 @@ static int add_rule(struct zkf_parser *parser, const struct zkf_rule *rule)
 
 	for (i = 0; i < config->rule_count; i++)
 		if (same_prefix(&config->rules[i].prefix, &rule->prefix))
-			return zkf_refuse_line(parser, "prefix %w is mapped %l already; allowed is one map for a prefix",
-			              &rule->prefix, &config->rules[i].place);
+			return zkf_refuse_line(parser,
+			                       "prefix %w is mapped %l already; allowed is one map for a prefix",
+			                       &rule->prefix, &config->rules[i].place);
 	if (config->rule_count == parser->capacity) {
 		zkf_refuse_line(parser, "more rules than fit; allowed are %d", (int64_t)parser->capacity);
 		return -ENOSPC;
@@ -265,7 +272,7 @@ int zkf_parse_map(struct zkf_parser *parser, struct zkf_slice *rest)
 
 	if (!zkf_next_word(rest, &rule.prefix) || !zkf_next_word(rest, &rule.name))
 		return zkf_refuse_line(parser, "map without %s; allowed is: map PREFIX NAME [option=value...]",
-		              rule.prefix.ptr ? "a lock name" : "a prefix");
+		                       rule.prefix.ptr ? "a lock name" : "a prefix");
 	result = parse_prefix(parser, &rule);
 	if (result < 0)
 		return result;

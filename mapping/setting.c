@@ -65,11 +65,13 @@ int zkf_parse_duration(struct zkf_parser *parser, enum zkf_setting setting, cons
 	}
 	factor = unit_ms(&unit);
 	if (unit.len == word->len || (factor == 0 && unit.len > 0))
-		return zkf_refuse_line(parser,
-		              "%s %w is not a duration; allowed is a whole number with a unit (ms, s, m, h), as in 10s",
-		              name, word);
+		return zkf_refuse_line(
+			parser,
+			"%s %w is not a duration; allowed is a whole number with a unit (ms, s, m, h), as in 10s", name,
+			word);
 	if (factor == 0 && number != 0)
-		return zkf_refuse_line(parser, "%s %w has no unit; allowed units are ms, s, m and h, as in 10s", name, word);
+		return zkf_refuse_line(parser, "%s %w has no unit; allowed units are ms, s, m and h, as in 10s", name,
+		                       word);
 	if (number > limits->max_ms || number * factor < limits->min_ms || number * factor > limits->max_ms)
 		return zkf_refuse_line(parser, "%s %w is out of range; allowed is %s", name, word, limits->allowed);
 	*ms = number * factor;
@@ -121,14 +123,15 @@ static int check_server(struct zkf_parser *parser, const struct zkf_slice *serve
 	struct zkf_slice host = *server, port = {server->ptr + server->len, 0};
 
 	if (memchr(server->ptr, '/', server->len))
-		return zkf_refuse_line(parser, "ensemble has a path in %w; allowed is host:port,...; set the path with root",
-		              server);
+		return zkf_refuse_line(
+			parser, "ensemble has a path in %w; allowed is host:port,...; set the path with root", server);
 	/* The last colon, but not one inside the brackets of an address without a port. */
 	while (host.len > 0 && host.ptr[host.len - 1] != ':' && host.ptr[host.len - 1] != ']')
 		host.len--;
 	if (host.len == 0 || host.ptr[host.len - 1] != ':')
-		return zkf_refuse_line(parser, "ensemble has no port in %w; allowed is host:port,... with a port of 1 to 65535",
-		              server);
+		return zkf_refuse_line(parser,
+		                       "ensemble has no port in %w; allowed is host:port,... with a port of 1 to 65535",
+		                       server);
 	port.ptr = host.ptr + host.len;
 	port.len = server->len - host.len;
 	host.len--;
@@ -136,9 +139,9 @@ static int check_server(struct zkf_parser *parser, const struct zkf_slice *serve
 		return zkf_refuse_line(parser, "ensemble has a bad port in %w; allowed is 1 to 65535", server);
 	if (!host_is_good(&host))
 		return zkf_refuse_line(parser,
-		              "ensemble has a bad host in %w; allowed are letters, digits, '.', '-', '_', "
-		              "and IPv6 addresses in brackets",
-		              server);
+		                       "ensemble has a bad host in %w; allowed are letters, digits, '.', '-', '_', "
+		                       "and IPv6 addresses in brackets",
+		                       server);
 	return 0;
 }
 
@@ -153,9 +156,9 @@ int zkf_parse_ensemble(struct zkf_parser *parser, const struct zkf_slice *word)
 		int result;
 
 		if (server.len == 0)
-			return zkf_refuse_line(parser,
-			              "ensemble has an empty entry in %w; allowed is host:port,... without spaces",
-			              word);
+			return zkf_refuse_line(
+				parser, "ensemble has an empty entry in %w; allowed is host:port,... without spaces",
+				word);
 		result = check_server(parser, &server);
 		if (result < 0)
 			return result;
@@ -197,8 +200,10 @@ int zkf_parse_root(struct zkf_parser *parser, const struct zkf_slice *word)
 	if (wrong)
 		return zkf_refuse_line(parser, "root %w has %s; %s", word, wrong, allowed);
 	if (word->len > ROOT_BYTES_MAX)
-		return zkf_refuse_line(parser, "root %w is too long; allowed are %d bytes", word, (int64_t)ROOT_BYTES_MAX);
+		return zkf_refuse_line(parser, "root %w is too long; allowed are %d bytes", word,
+		                       (int64_t)ROOT_BYTES_MAX);
 	if (zkf_escape_covers(&(struct zkf_slice){"/zookeeper", 10}, word->ptr, word->len))
-		return zkf_refuse_line(parser, "root %w is ZooKeeper's own; allowed is any other path, such as /zkflock", word);
+		return zkf_refuse_line(parser,
+		                       "root %w is ZooKeeper's own; allowed is any other path, such as /zkflock", word);
 	return 0;
 }

@@ -101,8 +101,7 @@ static inline void zkf_text_place(struct zkf_message *text, const struct zkf_pla
  * format  %s: const char *; %w: const struct zkf_slice *, quoted; %l: const struct zkf_place *; %d: int64_t;
  *         %%: a percent sign
  */
-static inline void zkf_text_format(char *out, size_t capacity, const char *here, const char *format,
-                                   va_list arguments)
+static inline void zkf_text_format(char *out, size_t capacity, const char *here, const char *format, va_list arguments)
 {
 	struct zkf_message text = {.ptr = out, .len = 0, .capacity = capacity};
 
