@@ -111,6 +111,25 @@ static bool same_template(const struct zkf_rule *a, const struct zkf_rule *b)
 	return a->name.len == b->name.len && memcmp(a->name.ptr, b->name.ptr, a->name.len) == 0;
 }
 
+/* beginnings_differ - before any part of the path: so most rules are told apart without the work */
+static bool beginnings_differ(const struct zkf_rule *a, const struct zkf_rule *b)
+{
+	size_t i = 0, j = 0, took;
+	unsigned char x, y;
+
+	while (i < a->name.len && j < b->name.len) {
+		if (zkf_template_take(&a->name, i, &took, &x) != ZKF_PIECE_BYTE)
+			return false;
+		i += took;
+		if (zkf_template_take(&b->name, j, &took, &y) != ZKF_PIECE_BYTE)
+			return false;
+		j += took;
+		if (x != y)
+			return true;
+	}
+	return false;
+}
+
 /* names_meet - can files below both prefixes get one lock name? */
 static bool names_meet(const struct zkf_rule *a, const struct zkf_rule *b)
 {
@@ -118,6 +137,8 @@ static bool names_meet(const struct zkf_rule *a, const struct zkf_rule *b)
 
 	if (same_template(a, b))
 		return true;
+	if (beginnings_differ(a, b))
+		return false;
 	return pattern_of(a, &x) && pattern_of(b, &y) && patterns_meet(&x, &y);
 }
 
