@@ -34,7 +34,8 @@ PROGRAM_CFLAGS := $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2) -fPIE $(PROGRAM_SANITIZ
 LIBRARY_CFLAGS := -U_FORTIFY_SOURCE -fPIC -DZKF_SBINDIR='"$(PREFIX)/sbin"' $(LIBRARY_SANITIZE)
 BASE_LDFLAGS := -Wl,-z,defs,-z,relro,-z,now
 
-LIBRARY_SOURCES := $(wildcard preload/*.c) mapping/config.c
+# Not name.c: the keeper makes the lock names, and libmd stays out of other people's programs.
+LIBRARY_SOURCES := $(wildcard preload/*.c) $(filter-out mapping/name.c,$(wildcard mapping/*.c))
 KEEPER_SOURCES := $(wildcard keeper/*.c mapping/*.c)
 CLI_SOURCES := $(wildcard cli/*.c mapping/*.c)
 PROBE_SOURCES := $(filter-out tests/probes/lib%,$(wildcard tests/probes/*.c))
@@ -166,6 +167,7 @@ install: all ## install below $(DESTDIR)$(PREFIX); an existing $(SYSCONFDIR)/zkf
 	install -D -m 755 $(BUILD)/zkflock $(DESTDIR)$(PREFIX)/bin/zkflock
 	for page in man/*.[1-8]; do \
 		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit; done
+	install -d -m 755 $(DESTDIR)$(SYSCONFDIR)/zkflock.conf.d
 	[ -e $(DESTDIR)$(SYSCONFDIR)/zkflock.conf ] || \
 		install -D -m 644 conf/zkflock.conf $(DESTDIR)$(SYSCONFDIR)/zkflock.conf
 

@@ -22,15 +22,14 @@
 
 static const char usage[] =
 	"usage: zkflock check [--] PATH...\n"
+	"       zkflock check --all\n"
 	"\n"
 	"Shows for each path the rule with its place in the configuration, the lock name, the znode and the options, "
 	"or\n"
 	"that it is not mapped.  A path need not exist, but the directory it is in must: symbolic links are followed.\n"
+	"With --all: the effective configuration, each line with the place where it stands, and what to know about it.\n"
 	"\n"
 	"Exits with 0 (all are mapped), 1 (some are not), 2 (the configuration is broken), 64 (wrong command line).\n";
-
-static const char *const on_loss_names[] = {"freeze", "kill", "warn"};
-static const char *const unavailable_names[] = {"wait", "fail", "local"};
 
 #define LINKS_MAX 40
 
@@ -115,10 +114,10 @@ static void print_field(const char *label, const char *value, size_t len)
 	putchar('\n');
 }
 
-static void print_rule(const struct cli_config *loaded, const struct zkf_rule *rule)
+static void print_rule(const struct zkf_rule *rule)
 {
-	printf("  rule      %s:%d: map %.*s %.*s\n", loaded->path, rule->line, (int)rule->prefix.len, rule->prefix.ptr,
-	       (int)rule->name.len, rule->name.ptr);
+	printf("  rule      %s:%d: map %.*s %.*s\n", rule->place.file, rule->place.line, (int)rule->prefix.len,
+	       rule->prefix.ptr, (int)rule->name.len, rule->name.ptr);
 }
 
 /* print_lock - lock name, znode, options.  Returns false when the path has no lock name. */
@@ -135,18 +134,16 @@ static bool print_lock(const struct zkf_rule *rule, const char *path)
 	printf("  kind      %s\n", rule->group ? "group" : "file");
 	print_field("lock", name, (size_t)len);
 	print_field("znode", znode, strlen(znode));
-	printf("  options   on_loss=%s unavailable=%s keep=%lldms\n", on_loss_names[rule->on_loss],
-	       unavailable_names[rule->unavailable], (long long)rule->keep_ms);
+	printf("  options   on_loss=%s unavailable=%s keep=%lldms\n", zkf_on_loss_names[rule->on_loss],
+	       zkf_unavailable_names[rule->unavailable], (long long)rule->keep_ms);
 	return true;
 }
 
-static void print_warnings(const struct zkf_rule *rule, const char *path)
+static void print_warnings(const struct cli_config *loaded, const struct zkf_rule *rule, const char *path)
 {
 	struct stat status;
 
-	if (rule->group)
-		puts("  warning   a group: the name has neither %r nor %p, so all files below the prefix share one "
-		     "lock");
+	cli_rule_warn(loaded, rule);
 	if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
 		puts("  warning   neither a regular file nor a directory: its locks stay on this host");
 }
@@ -170,33 +167,40 @@ static bool check_path(const struct cli_config *loaded, const char *path)
 		puts("  not mapped: no rule has a prefix of it");
 		return false;
 	}
-	print_rule(loaded, rule);
+	print_rule(rule);
 	if (rule->excluded) {
 		puts("  not mapped: the rule excludes it");
 		return false;
 	}
 	if (!print_lock(rule, real))
 		return false;
-	print_warnings(rule, real);
+	print_warnings(loaded, rule, real);
 	return true;
 }
 
 static int check_main(int argc, char **argv)
 {
 	struct cli_config loaded;
+	bool all = argc > 1 && strcmp(argv[1], "--all") == 0;
 	int i, result = 0, first = argc > 1 && strcmp(argv[1], "--") == 0 ? 2 : 1;
 
+	if (all && argc > 2) {
+		cli_warn("check: --all with a path; allowed is one of them");
+		return EXIT_USAGE;
+	}
 	if (first >= argc) {
 		cli_warn("check: no path; see zkflock check --help");
 		return EXIT_USAGE;
 	}
 	if (cli_config_load(&loaded) < 0)
 		return EXIT_CHECK_CONFIG;
-	for (i = first; i < argc; i++)
+	if (all)
+		result = cli_check_all(&loaded);
+	for (i = first; i < argc && !all; i++)
 		if (!check_path(&loaded, argv[i]))
 			result = EXIT_CHECK_UNMAPPED;
 	cli_config_free(&loaded);
 	return result;
 }
 
-const struct cli_verb cli_verb_check = {"check", usage, EXIT_USAGE, check_main};
+const struct cli_verb cli_verb_check = {"check", usage, EXIT_USAGE, check_main, "--all"};

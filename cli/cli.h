@@ -12,7 +12,9 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "keeper/wire.h"
 #include "mapping/config.h"
+#include "mapping/files.h"
 
 /* Exit codes; each is documented in zkflock(1).  Those of `run` are env(1)'s. */
 enum {
@@ -20,6 +22,8 @@ enum {
 	EXIT_CHECK_CONFIG = 2,
 	EXIT_LIST_FAILED = 1,
 	EXIT_LIST_NO_KEEPER = 3,
+	EXIT_RELOAD_FAILED = 1,
+	EXIT_RELOAD_NO_KEEPER = 3,
 	EXIT_USAGE = 64,
 	EXIT_RUN_TROUBLE = 125,
 	EXIT_RUN_NOT_EXECUTABLE = 126,
@@ -32,9 +36,10 @@ struct cli_verb {
 	const char *usage; /* printed by --help, whole */
 	int usage_exit;    /* what a wrong command line exits with */
 	int (*main)(int argc, char **argv);
+	const char *option; /* an option that may be the first argument, or NULL */
 };
 
-extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list;
+extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload;
 
 /* cli_warn - one line on standard error, "zkflock: " before it */
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -42,17 +47,16 @@ void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* cli_print_safe - print bytes; what a terminal could misread is printed as \ooo, as the configuration writes it */
 void cli_print_safe(FILE *stream, const char *bytes, size_t len);
 
-/* A configuration in memory; all slices of `config` point into `text`. */
+/* A configuration in memory; all slices of `config` point into `files`. */
 struct cli_config {
 	const char *path;
-	char *text;
-	size_t len;
+	struct zkf_files *files;
 	struct zkf_rule *rules;
 	struct zkf_config config;
 };
 
 /*
- * cli_config_load - read ZKFLOCK_CONF, else /etc/zkflock.conf
+ * cli_config_load - read ZKFLOCK_CONF, else /etc/zkflock.conf, and what is dropped in beside it
  *
  * Returns 0, or a negative errno after it has said on standard error what is wrong ("file:line: text").
  * On success cli_config_free releases it.
@@ -66,6 +70,24 @@ void cli_config_free(struct cli_config *loaded);
  * Returns a descriptor (close-on-exec), or a negative errno after it has said where it looked.
  */
 int cli_keeper_connect(void);
+
+/* A packet of the keeper's; the text of a row may be longer than the structure has room for. */
+union cli_packet {
+	struct zkf_reply reply;
+	char bytes[ZKF_ROW_BYTES_MAX];
+};
+
+/* cli_keeper_ask - send a request that needs no descriptor.  0, or a negative errno after it has said why not. */
+int cli_keeper_ask(int fd, enum zkf_op op, const char *verb);
+
+/* cli_keeper_receive - one packet, checked.  Returns its text's length, or a negative errno. */
+int cli_keeper_receive(int fd, union cli_packet *packet);
+
+/* cli_rule_warn - print what a reader of the rules may overlook about one of them, a line "  warning   ..." each */
+void cli_rule_warn(const struct cli_config *loaded, const struct zkf_rule *rule);
+
+/* cli_check_all - print the effective table.  The exit code. */
+int cli_check_all(const struct cli_config *loaded);
 
 /* What keeps a command from seeing the library; cli_program_look explains in `why`. */
 enum cli_program {

@@ -1,7 +1,7 @@
 /*
  * cli/connect.c - finding the keeper's socket
  *
- * Answers for: the order in which runtime directories are tried, and whom to trust in /tmp.
+ * Answers for: the order in which runtime directories are tried, whom to trust in /tmp, packets there and back.
  * Does not:    start a keeper: a tool that looks must not change what it sees.
  * Threads:     one.
  * Specification: design section 9, "Environment" and "Starting the keeper"; zkflock(1).
@@ -11,17 +11,22 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
+
+/* A keeper that takes longer is stopped or stuck, and a person should hear of it. */
+#define ANSWER_TIMEOUT_S 10
 
 #define SYSTEM_DIR "/run/zkflock"
 
@@ -119,4 +124,36 @@ int cli_keeper_connect(void)
 		cli_warn("no keeper answers in " SYSTEM_DIR ": %s; a keeper starts with the first cluster lock",
 		         strerror(-fd));
 	return own;
+}
+
+int cli_keeper_receive(int fd, union cli_packet *packet)
+{
+	const size_t fixed = offsetof(struct zkf_reply, text);
+	ssize_t got;
+
+	do
+		got = recv(fd, packet, sizeof(*packet), 0);
+	while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return errno == EAGAIN || errno == EWOULDBLOCK ? -ETIMEDOUT : -errno;
+	if (got == 0)
+		return -ECONNRESET;
+	if ((size_t)got < fixed || packet->reply.magic != ZKF_WIRE_MAGIC ||
+	    packet->reply.text_bytes > (size_t)got - fixed)
+		return -EPROTO;
+	return (int)packet->reply.text_bytes;
+}
+
+int cli_keeper_ask(int fd, enum zkf_op op, const char *verb)
+{
+	const struct zkf_request request = {.magic = ZKF_WIRE_MAGIC, .op = (uint8_t)op};
+	const struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
+
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ||
+	    send(fd, &request, sizeof(request), MSG_NOSIGNAL) < 0) {
+		cli_warn("%s: asking the keeper: %s", verb, strerror(errno));
+		return -EIO;
+	}
+	return 0;
 }

@@ -8,9 +8,6 @@
  */
 #define _GNU_SOURCE
 
-#include <sys/socket.h>
-#include <sys/time.h>
-
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -29,9 +26,6 @@ static const char usage[] =
 	"lock without asking), waiting or recalled (another host waits for it); AGE is the time in that state.\n"
 	"\n"
 	"Exits with 0, 1 (the keeper answered with an error), 3 (no keeper answers), 64 (wrong command line).\n";
-
-/* The keeper answers from memory; a keeper that takes longer is stopped or stuck, and a person should hear of it. */
-#define ANSWER_TIMEOUT_S 10
 
 enum column { LOCK, KIND, MODE, START, END, HOST, PID, COMMAND, STATE, AGE, PATH, COLUMN_COUNT };
 
@@ -173,39 +167,15 @@ static void table_print(const struct table *table)
 			print_cell(cell_text(&table->rows[r], i), i, columns[i]);
 }
 
-union packet {
-	struct zkf_reply reply;
-	char bytes[ZKF_ROW_BYTES_MAX];
-};
-
-/* receive - one packet, checked.  Returns its text's length, or a negative errno. */
-static int receive(int fd, union packet *packet)
-{
-	const size_t fixed = offsetof(struct zkf_reply, text);
-	ssize_t got;
-
-	do
-		got = recv(fd, packet, sizeof(*packet), 0);
-	while (got < 0 && errno == EINTR);
-	if (got < 0)
-		return errno == EAGAIN || errno == EWOULDBLOCK ? -ETIMEDOUT : -errno;
-	if (got == 0)
-		return -ECONNRESET;
-	if ((size_t)got < fixed || packet->reply.magic != ZKF_WIRE_MAGIC ||
-	    packet->reply.text_bytes > (size_t)got - fixed)
-		return -EPROTO;
-	return (int)packet->reply.text_bytes;
-}
-
 /* collect - all rows.  Returns 0, or a negative errno after it has said why. */
 static int collect(int fd, struct table *table)
 {
-	static union packet packet;
+	static union cli_packet packet;
 	const char *text = packet.bytes + offsetof(struct zkf_reply, text);
 	int len;
 
 	for (;;) {
-		len = receive(fd, &packet);
+		len = cli_keeper_receive(fd, &packet);
 		if (len < 0) {
 			cli_warn("list: the keeper's answer: %s", strerror(-len));
 			return len;
@@ -230,20 +200,6 @@ static int collect(int fd, struct table *table)
 	}
 }
 
-static int ask(int fd)
-{
-	const struct zkf_request request = {.magic = ZKF_WIRE_MAGIC, .op = ZKF_OP_LIST};
-	const struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
-
-	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
-	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ||
-	    send(fd, &request, sizeof(request), MSG_NOSIGNAL) < 0) {
-		cli_warn("list: asking the keeper: %s", strerror(errno));
-		return -EIO;
-	}
-	return 0;
-}
-
 static int list_main(int argc, char **argv)
 {
 	struct table table = {0};
@@ -256,7 +212,7 @@ static int list_main(int argc, char **argv)
 	fd = cli_keeper_connect();
 	if (fd < 0)
 		return EXIT_LIST_NO_KEEPER;
-	result = ask(fd);
+	result = cli_keeper_ask(fd, ZKF_OP_LIST, "list");
 	if (result == 0)
 		result = collect(fd, &table);
 	close(fd);
@@ -266,4 +222,4 @@ static int list_main(int argc, char **argv)
 	return result == 0 ? 0 : EXIT_LIST_FAILED;
 }
 
-const struct cli_verb cli_verb_list = {"list", usage, EXIT_USAGE, list_main};
+const struct cli_verb cli_verb_list = {"list", usage, EXIT_USAGE, list_main, NULL};

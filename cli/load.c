@@ -17,52 +17,17 @@
 #include "cli.h"
 
 #define DEFAULT_PATH "/etc/zkflock.conf"
-/* No configuration is that long: it was a device or the wrong file. */
-#define FILE_BYTES_MAX ((size_t)16 << 20)
-
-/* read_all - read until the end; not fstat's size, so that a pipe may be given too */
-static int read_all(int fd, char **text, size_t *len)
+static int open_file(const char *path, int flags)
 {
-	size_t capacity = 0;
+	/* A pipe may be given too, and is waited for. */
+	int fd = open(path, (flags & ~O_NONBLOCK) | O_RDONLY | O_CLOEXEC);
 
-	*text = NULL;
-	*len = 0;
-	for (;;) {
-		ssize_t got;
-
-		if (*len == capacity) {
-			char *larger;
-
-			if (capacity >= FILE_BYTES_MAX)
-				return -EFBIG;
-			capacity = capacity ? capacity * 2 : 8192;
-			larger = realloc(*text, capacity);
-			if (!larger)
-				return -ENOMEM;
-			*text = larger;
-		}
-		got = read(fd, *text + *len, capacity - *len);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return got < 0 ? -errno : 0;
-		*len += (size_t)got;
-	}
-}
-
-static int read_file(struct cli_config *loaded)
-{
-	int result, fd = open(loaded->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-
-	if (fd < 0)
-		return -errno;
-	result = read_all(fd, &loaded->text, &loaded->len);
-	close(fd);
-	return result;
+	return fd < 0 ? -errno : fd;
 }
 
 int cli_config_load(struct cli_config *loaded)
 {
+	struct zkf_files_failure failure;
 	struct zkf_config_error error;
 	const char *given = secure_getenv("ZKFLOCK_CONF");
 	size_t capacity;
@@ -70,22 +35,23 @@ int cli_config_load(struct cli_config *loaded)
 
 	memset(loaded, 0, sizeof(*loaded));
 	loaded->path = given && given[0] != '\0' ? given : DEFAULT_PATH;
-	result = read_file(loaded);
+	result = zkf_files_load(loaded->path, open_file, &loaded->files, &failure);
 	if (result < 0) {
-		fprintf(stderr, "%s: %s; make the file, or name another in ZKFLOCK_CONF\n", loaded->path,
-		        strerror(-result));
-		goto failed;
+		fprintf(stderr, "%s: %s; make the file, or name another in ZKFLOCK_CONF\n", failure.path,
+		        failure.why ? failure.why : strerror(-result));
+		return result;
 	}
-	capacity = zkf_config_rules_max(loaded->text, loaded->len);
+	capacity = zkf_config_rules_max(loaded->files->list, loaded->files->count);
 	loaded->rules = calloc(capacity + 1, sizeof(*loaded->rules));
 	if (!loaded->rules) {
 		result = -ENOMEM;
 		cli_warn("%s", strerror(-result));
 		goto failed;
 	}
-	result = zkf_config_parse(&loaded->config, loaded->rules, capacity, loaded->text, loaded->len, &error);
+	result = zkf_config_parse(&loaded->config, loaded->rules, capacity, loaded->files->list, loaded->files->count,
+	                          &error);
 	if (result < 0) {
-		fprintf(stderr, "%s:%d: %s\n", loaded->path, error.line, error.text);
+		fprintf(stderr, "%s:%d: %s\n", error.place.file, error.place.line, error.text);
 		goto failed;
 	}
 	return 0;
@@ -97,7 +63,7 @@ failed:
 void cli_config_free(struct cli_config *loaded)
 {
 	free(loaded->rules);
-	free(loaded->text);
+	zkf_files_free(loaded->files);
 	loaded->rules = NULL;
-	loaded->text = NULL;
+	loaded->files = NULL;
 }

@@ -13,19 +13,21 @@
 
 #include "cli.h"
 
-static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &cli_verb_list};
+static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &cli_verb_list, &cli_verb_reload};
 
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
 
 static const char usage[] = "usage: zkflock run COMMAND [ARGUMENT...]\n"
-			    "       zkflock check PATH...\n"
+			    "       zkflock check PATH... | --all\n"
 			    "       zkflock list\n"
+			    "       zkflock reload\n"
 			    "       zkflock [VERB] --help | --version\n"
 			    "\n"
 			    "Advisory file locks (flock, fcntl, lockf) that hold across a cluster.\n"
 			    "  run     run a command with its file locks made cluster locks\n"
 			    "  check   show which rule, and which lock name, a path has\n"
 			    "  list    show the cluster locks that this host's keeper knows of\n"
+			    "  reload  make this host's keeper read the configuration again\n"
 			    "\n"
 			    "`zkflock VERB --help` says more; so does zkflock(1).\n";
 
@@ -80,7 +82,8 @@ static int run_verb(const struct cli_verb *verb, int argc, char **argv)
 	}
 	if (argc > 1 && strcmp(argv[1], "--version") == 0)
 		return print_version();
-	if (argc > 1 && argv[1][0] == '-' && argv[1][1] != '\0' && strcmp(argv[1], "--") != 0) {
+	if (argc > 1 && argv[1][0] == '-' && argv[1][1] != '\0' && strcmp(argv[1], "--") != 0 &&
+	    !(verb->option && strcmp(argv[1], verb->option) == 0)) {
 		cli_warn("%s: unknown option %s; see zkflock %s --help", verb->name, argv[1], verb->name);
 		return verb->usage_exit;
 	}
@@ -104,6 +107,6 @@ int main(int argc, char **argv)
 	for (i = 0; i < VERB_COUNT; i++)
 		if (strcmp(argv[1], verbs[i]->name) == 0)
 			return run_verb(verbs[i], argc - 1, argv + 1);
-	cli_warn("unknown verb %s; allowed are run, check and list", argv[1]);
+	cli_warn("unknown verb %s; allowed are run, check, list and reload", argv[1]);
 	return EXIT_USAGE;
 }

@@ -177,4 +177,4 @@ static int run_main(int argc, char **argv)
 	return run_failed(argv[first], -errno);
 }
 
-const struct cli_verb cli_verb_run = {"run", usage, EXIT_RUN_TROUBLE, run_main};
+const struct cli_verb cli_verb_run = {"run", usage, EXIT_RUN_TROUBLE, run_main, NULL};

@@ -155,6 +155,7 @@ static void missing_search(void)
 static void file_known(const struct zkf_state_file *known, int fd)
 {
 	const struct zkf_rule *rule = zkf_config_match(rules, known->path, strlen(known->path));
+	char name[ZKF_NAME_BYTES_MAX + 1];
 	struct zkf_file *file;
 	struct zkf_lock *lock;
 	struct stat status;
@@ -168,7 +169,12 @@ static void file_known(const struct zkf_state_file *known, int fd)
 		return;
 	}
 	lock->on_loss = rule ? rule->on_loss : ZKF_LOSS_FREEZE;
-	lock->keep_ns = (rule ? rule->keep_ms : rules->keep_ms) * ZKF_NS_PER_MS;
+	/* By another name, or none, in the rules of today: until its last unlock only. */
+	lock->keep_ns = rule && !rule->excluded && rule->group == known->group &&
+	                                zkf_rule_znode(rule, known->path, strlen(known->path), name) > 0 &&
+	                                !strcmp(name, known->lock)
+	                        ? rule->keep_ms * ZKF_NS_PER_MS
+	                        : 0;
 	zkf_lock_touch(lock);
 	error = zkf_file_open(&file, lock, fd, &status, known->path, known->kind);
 	if (error == -ENOMEM)

@@ -24,7 +24,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../mapping/config.h"
 #include "adopt.h"
 #include "deadlock.h"
 #include "fault.h"
@@ -34,6 +33,7 @@
 #include "loop.h"
 #include "loss.h"
 #include "publish.h"
+#include "rules.h"
 #include "server.h"
 #include "session.h"
 #include "state.h"
@@ -41,15 +41,12 @@
 #include "zk.h"
 
 #define SYSTEM_DIRECTORY "/run/zkflock"
-#define CONFIG_PATH "/etc/zkflock.conf"
-#define CONFIG_BYTES_MAX (4 << 20)
 
 /* Exit codes, documented in zkflockd(8). */
 enum { EXIT_OK = 0, EXIT_TROUBLE = 1, EXIT_USAGE = 2, EXIT_CONFIG = 3, EXIT_AGAIN = 100 /* to the guard only */ };
 
 /* Written by main. */
 static int ready_fd = -1;
-static struct zkf_config config;
 static struct zkf_source signal_source = {.fd = -1};
 
 /* The reason goes to the log, and to the program that started us, which tells its user. */
@@ -78,77 +75,20 @@ static void tell_ready(void)
 	ready_fd = -1;
 }
 
-static char *read_file(const char *path, size_t *bytes)
+static int load_config(void)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat status;
-	char *text = NULL;
+	char why[ZKF_RULES_WHY_BYTES];
+	int error = zkf_rules_init(why, sizeof(why));
 
-	*bytes = 0;
-	if (fd >= 0 && !fstat(fd, &status) && status.st_size <= CONFIG_BYTES_MAX)
-		text = zkf_calloc(1, (size_t)status.st_size + 1);
-	while (text && *bytes < (size_t)status.st_size) {
-		ssize_t n = read(fd, text + *bytes, (size_t)status.st_size - *bytes);
-
-		if (n <= 0)
-			break;
-		*bytes += (size_t)n;
-	}
-	if (fd >= 0)
-		close(fd);
-	return text;
-}
-
-/* Reads and checks the configuration.  Text and rules live as long as the process: a reload leaves the old ones. */
-static int read_config(struct zkf_config *into, char *why, size_t why_bytes)
-{
-	const char *path = secure_getenv("ZKFLOCK_CONF");
-	struct zkf_config_error error = {0};
-	struct zkf_rule *rules;
-	size_t bytes, most;
-	char *text;
-
-	if (!path || !*path)
-		path = CONFIG_PATH;
-	text = read_file(path, &bytes);
-	if (!text) {
-		snprintf(why, why_bytes, "%s: %s", path, strerror(errno));
-		return EXIT_CONFIG;
-	}
-	most = zkf_config_rules_max(text, bytes);
-	rules = zkf_calloc(most + 1, sizeof(*rules));
-	if (!rules) {
-		snprintf(why, why_bytes, "out of memory");
-		return EXIT_TROUBLE;
-	}
-	if (zkf_config_parse(into, rules, most, text, bytes, &error)) {
-		snprintf(why, why_bytes, "%s:%d: %s", path, error.line, error.text);
-		return EXIT_CONFIG;
-	}
+	if (error)
+		return give_up(error == -EINVAL ? EXIT_CONFIG : EXIT_TROUBLE, "%s", why);
 	return EXIT_OK;
 }
 
-static int load_config(void)
+static void nobody_listens(void *context, const char *line)
 {
-	char why[400];
-	int code = read_config(&config, why, sizeof(why));
-
-	return code ? give_up(code, "%s", why) : EXIT_OK;
-}
-
-/* SIGHUP: new rules for new locks.  What is wrong changes nothing.  The session's settings stay until a restart. */
-static void reload_config(void)
-{
-	struct zkf_config *fresh = zkf_calloc(1, sizeof(*fresh));
-	char why[400] = "out of memory";
-
-	if (!fresh || read_config(fresh, why, sizeof(why))) {
-		zkf_log(ZKF_LOG_ERROR, "keeper reload error=\"%s\" action=\"the old rules stay\"", why);
-		return;
-	}
-	zkf_server_rules(fresh);
-	zkf_publish_config_changed();
-	zkf_log(ZKF_LOG_INFO, "keeper reloaded rules=%zu", fresh->rule_count);
+	(void)context;
+	(void)line;
 }
 
 /* Where socket and page are; see zkflock.conf(5), ENVIRONMENT.  An error of the choice shows when it is opened. */
@@ -225,7 +165,7 @@ static void signal_ready(struct zkf_source *source, uint32_t events)
 		zkf_log(ZKF_LOG_INFO, "keeper ending signal=%d", (int)info.ssi_signo);
 		zkf_loop_stop_for(ZKF_STOP_END);
 	} else if (info.ssi_signo == SIGHUP) {
-		reload_config();
+		zkf_rules_reload(nobody_listens, NULL); /* it is logged */
 	}
 }
 
@@ -288,12 +228,12 @@ static int start_parts(int directory, const char *path)
 	bool everybody = geteuid() == 0;
 	int error;
 
-	error = zkf_session_init(&config, &events);
+	error = zkf_session_init(zkf_rules_config(), &events);
 	if (error == -EINVAL)
 		return give_up(EXIT_CONFIG, "no ensemble is set; allowed: ensemble host:port,host:port,...");
 	if (error)
 		return give_up(EXIT_CONFIG, "ensemble: %s", strerror(-error));
-	zkf_lock_init(config.connect_timeout_ms);
+	zkf_lock_init(zkf_rules_current()->connect_timeout_ms);
 	zkf_loop_after_each(zkf_lock_step_dirty);
 	error = zkf_publish_init(directory, everybody ? 0644 : 0600);
 	if (error)
@@ -303,12 +243,12 @@ static int start_parts(int directory, const char *path)
 		error = zkf_file_init();
 	if (error)
 		return give_up(EXIT_TROUBLE, "start: %s", strerror(-error));
-	error = zkf_server_init(directory, path, everybody ? 0666 : 0600, &config);
+	error = zkf_server_init(directory, path, everybody ? 0666 : 0600, zkf_rules_current());
 	if (error)
 		return give_up(EXIT_TROUBLE, "%s/socket: %s", path, strerror(-error));
 	tell_ready();
 	zkf_loss_init();
-	zkf_adopt_files(&config);
+	zkf_adopt_files(zkf_rules_current());
 	zkf_session_start();
 	return EXIT_OK;
 }
@@ -491,6 +431,7 @@ int main(int argc, char **argv)
 	code = guard();
 	if (code >= 0)
 		return code;
+	zkf_rules_inherit();
 	write_pid(directory);
 	code = zkf_loop_init();
 	if (!code)

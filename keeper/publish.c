@@ -43,6 +43,8 @@ static void page_take_over(void)
 		atomic_store(&slot->state, (ZKF_STATE_GENERATION(word) + 1) << 16);
 	}
 	atomic_store(&page->header.recalls, 0);
+	/* Our rules need not be the former keeper's; and a program that had no page must not take ours for what it knows. */
+	atomic_fetch_add(&page->header.config_generation, 1);
 	atomic_thread_fence(memory_order_seq_cst);
 }
 

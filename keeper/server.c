@@ -26,6 +26,7 @@
 #include "log.h"
 #include "loop.h"
 #include "publish.h"
+#include "rules.h"
 #include "session.h"
 
 #define BACKLOG 4096
@@ -134,15 +135,14 @@ static int path_of(int fd, const struct stat *status, char path[PATH_MAX + 1])
 
 static struct zkf_lock *lock_for(const struct zkf_rule *rule, uint32_t kind, const char *path, int path_bytes)
 {
-	char name[ZKF_LOCK_NAME_BYTES_MAX + 1], encoded[ZKF_NAME_BYTES_MAX + 1];
+	char encoded[ZKF_NAME_BYTES_MAX + 1];
 	struct zkf_lock *lock;
-	int bytes = zkf_rule_lock_name(rule, path, (size_t)path_bytes, name, sizeof(name));
+	int bytes = zkf_rule_znode(rule, path, (size_t)path_bytes, encoded);
 
 	if (bytes < 0) {
 		errno = -bytes;
 		return NULL;
 	}
-	zkf_name_encode(name, (size_t)bytes, encoded);
 	lock = zkf_lock_get(kind, encoded);
 	if (!lock) {
 		errno = ENOMEM;
@@ -228,7 +228,7 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 	demand->nonblock = (request->flags & ZKF_FLAG_NONBLOCK) || request->op == ZKF_OP_GETLK;
 	demand->held = request->flags & ZKF_FLAG_HELD;
 	demand->posix = request->kind == ZKF_RECORD && !(request->flags & ZKF_FLAG_OFD);
-	demand->unavailable = rule->unavailable;
+	demand->unavailable = rule ? rule->unavailable : ZKF_UNAVAILABLE_WAIT;
 	demand->pid = conversation->peer.pid;
 	demand->tid = request->tid;
 	demand->start = request->start;
@@ -243,6 +243,24 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 		fill_in_holdings(demand, fd, request->flags & ZKF_FLAG_OFD);
 	conversation->demanding = true;
 	zkf_lock_add(lock, demand);
+}
+
+/*
+ * No rule for its path: none ever, or no more (a reload, a rename).  A file that is in use stays what it is until its
+ * last unlock: who holds it on another host's account may convert his lock.
+ */
+static void unmapped_request(struct zkf_conversation *conversation, const struct zkf_request *request, int fd,
+                             const struct stat *status)
+{
+	struct zkf_file *file = zkf_file_find(status->st_dev, status->st_ino, request->kind);
+
+	if (file && keeps_its_lock(file)) {
+		demand_start(conversation, request, fd, NULL, file->lock, file);
+		return;
+	}
+	if (file)
+		zkf_file_free(file);
+	answer(conversation, ZKF_UNMAPPED, 0, NULL);
 }
 
 static void lock_request(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
@@ -265,9 +283,14 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 		return;
 	}
 	bytes = path_of(fd, &status, path);
+	if (bytes == -ENAMETOOLONG) {
+		/* Nobody can tell whether it is meant: no lock that may be none. */
+		answer(conversation, ZKF_FAILED, ENOLCK, "its path is longer than PATH_MAX, so the kernel does not tell it");
+		return;
+	}
 	rule = bytes > 0 ? zkf_config_match(rules, path, (size_t)bytes) : NULL;
 	if (!rule || rule->excluded) {
-		answer(conversation, ZKF_UNMAPPED, 0, NULL);
+		unmapped_request(conversation, request, fd, &status);
 		return;
 	}
 	lock = lock_for(rule, rule->group ? ZKF_GROUP : request->kind, path, bytes);
@@ -281,6 +304,27 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 		return;
 	}
 	demand_start(conversation, request, fd, rule, lock, file);
+}
+
+static void reload_row(void *context, const char *line)
+{
+	struct zkf_reply reply = {.magic = ZKF_WIRE_MAGIC, .answer = ZKF_ROW};
+
+	reply.text_bytes = (uint32_t)strnlen(line, ZKF_ROW_BYTES_MAX - offsetof(struct zkf_reply, text));
+	zkf_server_send(context, &reply, line);
+}
+
+/* Whose keeper it is, and root: what everybody's locks mean is not for everybody to say. */
+static void reload_request(struct zkf_conversation *conversation)
+{
+	int error;
+
+	if (conversation->peer.uid != 0 && conversation->peer.uid != geteuid()) {
+		answer(conversation, ZKF_FAILED, EPERM, "only root and the keeper's own user may do that");
+		return;
+	}
+	error = zkf_rules_reload(reload_row, conversation);
+	answer(conversation, error ? ZKF_FAILED : ZKF_END, -error, error ? "the old rules stay" : NULL);
 }
 
 static void unlock_notice(const struct zkf_request *request)
@@ -321,6 +365,9 @@ static bool request_handle(struct zkf_conversation *conversation, const struct z
 	case ZKF_OP_LIST:
 		conversation->listing = zkf_listing_start(conversation, conversation->peer.uid);
 		return conversation->listing != NULL;
+	case ZKF_OP_RELOAD:
+		reload_request(conversation);
+		return false;
 	case ZKF_OP_UNLOCK:
 		unlock_notice(request);
 		return false; /* no reply: it is done */
@@ -420,9 +467,32 @@ static void listener_ready(struct zkf_source *source, uint32_t events)
 	}
 }
 
+/*
+ * A known file whose lock name is another one by the new rules, or that has none, keeps it until its last unlock: the
+ * lock is given back then, and until then every request comes to us, who find out whether it is in use.
+ */
+static void file_by_new_rules(struct zkf_file *file)
+{
+	size_t bytes = strlen(file->path);
+	const struct zkf_rule *rule = zkf_config_match(rules, file->path, bytes);
+	char encoded[ZKF_NAME_BYTES_MAX + 1];
+	struct zkf_lock *lock = file->lock;
+
+	if (rule && !rule->excluded && rule->group == (lock->key.kind == ZKF_GROUP) &&
+	    zkf_rule_znode(rule, file->path, bytes, encoded) > 0 && strcmp(encoded, lock->key.name) == 0) {
+		lock->on_loss = rule->on_loss;
+		lock->keep_ns = rule->keep_ms * ZKF_NS_PER_MS;
+	} else {
+		lock->keep_ns = 0;
+	}
+	zkf_lock_touch(lock);
+}
+
 void zkf_server_rules(const struct zkf_config *config)
 {
 	rules = config;
+	for (struct zkf_file *file = zkf_file_list(); file; file = file->hh.next)
+		file_by_new_rules(file);
 }
 
 int zkf_server_init(int directory_fd, const char *directory, int mode, const struct zkf_config *config)

@@ -26,7 +26,7 @@
  */
 int zkf_server_init(int directory_fd, const char *directory, int mode, const struct zkf_config *config);
 
-/* zkf_server_rules - from now on by these; they must live for ever */
+/* zkf_server_rules - from now on by these, until the next call; files that are in use keep their locks */
 void zkf_server_rules(const struct zkf_config *config);
 
 /* A conversation, for keeper/list.c. */

@@ -48,9 +48,9 @@ static inline size_t zkf_escape_take(const char *ptr, size_t len, unsigned char 
 }
 
 /*
- * zkf_escape_covers - does a prefix cover a path?
+ * zkf_escape_covers - does a prefix without a pattern cover a path?
  *
- * prefix    as in a rule: checked by the parser, escapes as written
+ * prefix    escapes as written
  * path,len  as the kernel prints it, nothing is decoded in it
  *
  * Returns how many bytes of the path the prefix takes ("/" takes 1) when it ends at a '/' or at the path's end, else 0.
@@ -67,6 +67,58 @@ static inline size_t zkf_escape_covers(const struct zkf_slice *prefix, const cha
 			return 0;
 		i += took;
 		at++;
+	}
+	if (at == 0)
+		return 0;
+	return at == len || path[at] == '/' || path[at - 1] == '/' ? at : 0;
+}
+
+/*
+ * zkf_prefix_take - the byte at a place of a rule's prefix (checked by the parser), or its "*"
+ *
+ * star  set when a component is "*", which stands for any one component; as "\052" it is the character
+ *
+ * Returns how many bytes of the text it took.
+ */
+static inline size_t zkf_prefix_take(const struct zkf_slice *prefix, size_t at, unsigned char *byte, bool *star)
+{
+	size_t took = zkf_escape_take(prefix->ptr + at, prefix->len - at, byte);
+
+	*star = took == 1 && *byte == '*';
+	return took ? took : prefix->len - at;
+}
+
+/*
+ * zkf_prefix_covers - does a rule's prefix cover a path?
+ *
+ * path,len  as the kernel prints it, nothing is decoded in it
+ * stars     receives what each "*" of the prefix stands for, ZKF_STARS_MAX of them; or NULL
+ *
+ * Returns as zkf_escape_covers does.
+ */
+static inline size_t zkf_prefix_covers(const struct zkf_slice *prefix, const char *path, size_t len,
+                                       struct zkf_slice *stars)
+{
+	size_t i = 0, at = 0, n = 0, start;
+
+	while (i < prefix->len) {
+		unsigned char byte;
+		bool star;
+
+		i += zkf_prefix_take(prefix, i, &byte, &star);
+		if (!star) {
+			if (at == len || (unsigned char)path[at] != byte)
+				return 0;
+			at++;
+			continue;
+		}
+		start = at;
+		while (at < len && path[at] != '/')
+			at++;
+		if (at == start)
+			return 0;
+		if (stars && n < ZKF_STARS_MAX)
+			stars[n++] = (struct zkf_slice){path + start, at - start};
 	}
 	if (at == 0)
 		return 0;

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "escape.h"
+#include "template.h"
 
 /* '~' and the first 128 bits of the hash. */
 #define HASH_HEX_BYTES 32
@@ -39,44 +39,87 @@ static int buffer_add(struct buffer *buffer, const char *bytes, size_t len)
 	return 0;
 }
 
-/* below_prefix - the path below the rule's prefix; "." for the prefix itself, so that no name is empty */
-static struct zkf_slice below_prefix(const char *path, size_t len, size_t covered)
+/* The parts of a path that a template may name.  None is empty: where a part would be, it is ".". */
+struct parts {
+	struct zkf_slice path, below, directory, base, stars[ZKF_STARS_MAX];
+};
+
+static const struct zkf_slice dot = {".", 1};
+
+static struct zkf_slice last_component(const char *path, size_t len)
 {
+	size_t end = len, start;
+
+	while (end > 0 && path[end - 1] == '/')
+		end--;
+	for (start = end; start > 0 && path[start - 1] != '/'; start--)
+		;
+	return end > start ? (struct zkf_slice){path + start, end - start} : dot;
+}
+
+/* parts_of - false when the rule does not cover the path */
+static bool parts_of(const struct zkf_rule *rule, const char *path, size_t len, struct parts *parts)
+{
+	size_t covered = zkf_prefix_covers(&rule->prefix, path, len, parts->stars);
+
+	if (covered == 0)
+		return false;
+	parts->path = (struct zkf_slice){path, len};
+	parts->base = last_component(path, len);
+	parts->below = parts->directory = dot;
 	if (covered < len && path[covered] == '/')
 		covered++;
 	if (covered >= len)
-		return (struct zkf_slice){".", 1};
-	return (struct zkf_slice){path + covered, len - covered};
+		return true;
+	parts->below = (struct zkf_slice){path + covered, len - covered};
+	/* As dirname(1) has it: "." for what is directly below the prefix. */
+	while (len > covered && path[len - 1] != '/')
+		len--;
+	if (len > covered + 1)
+		parts->directory = (struct zkf_slice){path + covered, len - 1 - covered};
+	return true;
+}
+
+static struct zkf_slice part(const struct parts *parts, enum zkf_piece piece, const unsigned char *byte)
+{
+	switch (piece) {
+	case ZKF_PIECE_PATH:
+		return parts->path;
+	case ZKF_PIECE_BELOW:
+		return parts->below;
+	case ZKF_PIECE_DIRECTORY:
+		return parts->directory;
+	case ZKF_PIECE_BASE:
+		return parts->base;
+	case ZKF_PIECE_STAR:
+		return parts->stars[*byte - 1];
+	default:
+		return (struct zkf_slice){(const char *)byte, 1};
+	}
 }
 
 int zkf_rule_lock_name(const struct zkf_rule *rule, const char *path, size_t len, char *out, size_t capacity)
 {
 	struct buffer buffer = {out, 0, capacity};
-	size_t covered = zkf_escape_covers(&rule->prefix, path, len);
+	struct parts parts = {.path = dot};
 	size_t i, took;
 	int result = 0;
 
 	if (capacity == 0)
 		return -ENAMETOOLONG;
-	if (covered == 0 || rule->excluded || memchr(path, '\0', len))
+	if (rule->excluded || memchr(path, '\0', len) || !parts_of(rule, path, len, &parts))
 		return -EINVAL;
 	for (i = 0; i < rule->name.len && result == 0; i += took) {
-		const char *at = rule->name.ptr + i;
 		unsigned char byte;
-		struct zkf_slice piece;
+		enum zkf_piece piece = zkf_template_take(&rule->name, i, &took, &byte);
+		struct zkf_slice bytes;
 
-		took = zkf_escape_take(at, rule->name.len - i, &byte);
-		if (took == 0)
+		if (piece >= ZKF_PIECE_BAD_ESCAPE)
 			return -EINVAL;
-		piece = (struct zkf_slice){(const char *)&byte, 1};
-		if (took == 1 && byte == '%' && i + 1 < rule->name.len) {
-			took = 2;
-			if (at[1] == 'p')
-				piece = (struct zkf_slice){path, len};
-			else if (at[1] == 'r')
-				piece = below_prefix(path, len, covered);
-		}
-		result = buffer_add(&buffer, piece.ptr, piece.len);
+		bytes = part(&parts, piece, &byte);
+		if (bytes.len == 0)
+			return -EINVAL;
+		result = buffer_add(&buffer, bytes.ptr, bytes.len);
 	}
 	if (result < 0)
 		return result;
@@ -139,4 +182,12 @@ int zkf_name_encode(const char *name, size_t len, char out[ZKF_NAME_BYTES_MAX + 
 	}
 	out[at] = '\0';
 	return (int)at;
+}
+
+int zkf_rule_znode(const struct zkf_rule *rule, const char *path, size_t len, char out[ZKF_NAME_BYTES_MAX + 1])
+{
+	char name[ZKF_LOCK_NAME_BYTES_MAX + 1];
+	int bytes = zkf_rule_lock_name(rule, path, len, name, sizeof(name));
+
+	return bytes < 0 ? bytes : zkf_name_encode(name, (size_t)bytes, out);
 }

@@ -44,4 +44,11 @@ int zkf_rule_lock_name(const struct zkf_rule *rule, const char *path, size_t len
  */
 int zkf_name_encode(const char *name, size_t len, char out[ZKF_NAME_BYTES_MAX + 1]);
 
+/*
+ * zkf_rule_znode - both: the component of a znode path that a rule gives a path
+ *
+ * Returns as zkf_rule_lock_name does; out is filled when the result is > 0.
+ */
+int zkf_rule_znode(const struct zkf_rule *rule, const char *path, size_t len, char out[ZKF_NAME_BYTES_MAX + 1]);
+
 #endif

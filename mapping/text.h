@@ -19,12 +19,12 @@
 /* Of a long word the message shows so much, as it is printed: what is allowed comes after it and must not be cut off. */
 #define ZKF_TEXT_WORD_MAX 64
 
-struct zkf_text {
+struct zkf_message {
 	char *ptr;
 	size_t len, capacity; /* capacity with the NUL, > 0 */
 };
 
-static inline void zkf_text_byte(struct zkf_text *text, char byte)
+static inline void zkf_text_byte(struct zkf_message *text, char byte)
 {
 	if (text->len + 1 >= text->capacity)
 		return;
@@ -32,13 +32,13 @@ static inline void zkf_text_byte(struct zkf_text *text, char byte)
 	text->ptr[text->len] = '\0';
 }
 
-static inline void zkf_text_string(struct zkf_text *text, const char *string)
+static inline void zkf_text_string(struct zkf_message *text, const char *string)
 {
 	while (*string != '\0')
 		zkf_text_byte(text, *string++);
 }
 
-static inline void zkf_text_number(struct zkf_text *text, int64_t number)
+static inline void zkf_text_number(struct zkf_message *text, int64_t number)
 {
 	char digits[20];
 	size_t n = 0;
@@ -55,7 +55,7 @@ static inline void zkf_text_number(struct zkf_text *text, int64_t number)
 }
 
 /* A word in quotes; what a terminal could misread is shown as the octal escape that the grammar has for it. */
-static inline void zkf_text_word(struct zkf_text *text, const struct zkf_slice *word)
+static inline void zkf_text_word(struct zkf_message *text, const struct zkf_slice *word)
 {
 	size_t i, end = text->len + ZKF_TEXT_WORD_MAX;
 
@@ -77,14 +77,33 @@ static inline void zkf_text_word(struct zkf_text *text, const struct zkf_slice *
 	zkf_text_byte(text, '\'');
 }
 
+/* The place of another line: "at line 3", or "in 'other.conf' at line 3". */
+static inline void zkf_text_place(struct zkf_message *text, const struct zkf_place *place, const char *here)
+{
+	const char *name = place->file ? strrchr(place->file, '/') : NULL;
+	struct zkf_slice word;
+
+	if (place->file && place->file != here) {
+		name = name ? name + 1 : place->file;
+		word = (struct zkf_slice){name, strlen(name)};
+		zkf_text_string(text, "in ");
+		zkf_text_word(text, &word);
+		zkf_text_byte(text, ' ');
+	}
+	zkf_text_string(text, "at line ");
+	zkf_text_number(text, place->line);
+}
+
 /*
  * zkf_text_format - write a message; what does not fit is cut
  *
- * format  %s: const char *; %w: const struct zkf_slice *, quoted; %d: int64_t; %%: a percent sign
+ * here    the file that the message is about
+ * format  %s: const char *; %w: const struct zkf_slice *, quoted; %l: const struct zkf_place *; %d: int64_t;
+ *         %%: a percent sign
  */
-static inline void zkf_text_format(char *out, size_t capacity, const char *format, va_list arguments)
+static inline void zkf_text_format(char *out, size_t capacity, const char *here, const char *format, va_list arguments)
 {
-	struct zkf_text text = {.ptr = out, .len = 0, .capacity = capacity};
+	struct zkf_message text = {.ptr = out, .len = 0, .capacity = capacity};
 
 	out[0] = '\0';
 	for (; *format != '\0'; format++) {
@@ -97,6 +116,8 @@ static inline void zkf_text_format(char *out, size_t capacity, const char *forma
 			zkf_text_string(&text, va_arg(arguments, const char *));
 		else if (*format == 'w')
 			zkf_text_word(&text, va_arg(arguments, const struct zkf_slice *));
+		else if (*format == 'l')
+			zkf_text_place(&text, va_arg(arguments, const struct zkf_place *), here);
 		else if (*format == 'd')
 			zkf_text_number(&text, va_arg(arguments, int64_t));
 		else

@@ -20,7 +20,6 @@
 #include "cover.h"
 #include "page.h"
 #include "real.h"
-#include "runtime.h"
 #include "settings.h"
 
 enum zkf_fast {
@@ -64,21 +63,6 @@ static enum zkf_fast flock_fast(int fd, int op, enum zkf_mode mode, const struct
 	return again == state && zkf_page_leased(page) ? ZKF_FAST_DONE : ZKF_FAST_HELD;
 }
 
-/* A keeper that works already has a page with a valid lease: its cover can serve a program's very first lock. */
-static bool find_page(const struct zkf_settings *settings)
-{
-	struct zkf_runtime runtime;
-	int i;
-
-	/* An unusable directory is reported by the conversation that follows: once. */
-	if (zkf_page_current() || !zkf_runtime_usable(settings) || zkf_runtime_find(&runtime, settings))
-		return false;
-	for (i = 0; i < runtime.count; i++)
-		if (!zkf_runtime_trust(runtime.paths[i]) && !zkf_page_map(runtime.paths[i], true))
-			return true;
-	return false;
-}
-
 static int flock_slow(int fd, int op, enum zkf_mode mode, const struct stat64 *st,
                       const struct zkf_settings *settings, bool held)
 {
@@ -110,6 +94,7 @@ static bool kernel_refuses(int fd)
 static int flock_lock(int fd, int op, enum zkf_mode mode)
 {
 	const struct zkf_settings *settings;
+	bool had_page = zkf_page_current() != NULL;
 	enum zkf_fast fast;
 	struct stat64 st;
 	int result;
@@ -132,7 +117,8 @@ static int flock_lock(int fd, int op, enum zkf_mode mode)
 	}
 	if (fast == ZKF_FAST_NOTHING && kernel_refuses(fd))
 		return zkf_real_flock(fd, op);
-	if (fast == ZKF_FAST_NOTHING && find_page(settings)) {
+	/* A keeper that works already has a page with a valid lease: its cover can serve a program's very first lock. */
+	if (fast == ZKF_FAST_NOTHING && !had_page && zkf_page_current()) {
 		fast = flock_fast(fd, op, mode, &st, &result);
 		if (fast == ZKF_FAST_DONE)
 			return result;

@@ -21,24 +21,27 @@
 #include "log.h"
 #include "page.h"
 #include "real.h"
-
-/* A larger file is no configuration but a mistake. */
-#define CONFIG_BYTES_MAX (4 << 20)
+#include "runtime.h"
 
 /* Written by whoever has loaded a newer object, release; read by all, acquire. */
 static _Atomic(struct zkf_settings *) current;
 
+/* When a process without a page looks for one again, CLOCK_BOOTTIME ns.  Written by whoever looks; any order will do. */
+static _Atomic int64_t next_look_ns;
+#define LOOK_NS 1000000000
+
 static void *map_memory(size_t bytes)
 {
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return memory == MAP_FAILED ? NULL : memory;
 }
 
 static void unload(struct zkf_settings *settings)
 {
-	if (settings->text_map_bytes)
-		munmap((void *)(uintptr_t)settings->text, settings->text_map_bytes);
+	if (!settings->borrowed)
+		zkf_files_free(settings->files);
+	zkf_files_free(settings->doubt);
 	munmap(settings, settings->map_bytes);
 }
 
@@ -49,82 +52,18 @@ static const char *config_file(void)
 	return file && *file ? file : ZKF_CONFIG_FILE;
 }
 
-static void identify(struct zkf_identity *identity, const struct stat64 *st)
+/* A device or a FIFO is no configuration. */
+static int open_config(const char *path, int flags)
 {
-	const int64_t ns_per_s = 1000000000;
-
-	identity->dev = st->st_dev;
-	identity->ino = st->st_ino;
-	identity->size = st->st_size;
-	identity->mtime_ns = st->st_mtim.tv_sec * ns_per_s + st->st_mtim.tv_nsec;
-	identity->ctime_ns = st->st_ctim.tv_sec * ns_per_s + st->st_ctim.tv_nsec;
-}
-
-static bool same_identity(const struct zkf_identity *a, const struct zkf_identity *b)
-{
-	return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
-	       a->ctime_ns == b->ctime_ns;
-}
-
-/* A file's bytes in a mapping of their own. */
-struct zkf_text {
-	char *bytes;
-	size_t len, map_bytes;
-	struct zkf_identity identity;
-};
-
-/* Fill a mapping that has room for one byte more than the file had; -EAGAIN if the file has grown meanwhile. */
-static int fill_text(int fd, struct zkf_text *text)
-{
-	while (text->len < text->map_bytes) {
-		ssize_t got = zkf_real_read(fd, text->bytes + text->len, text->map_bytes - text->len);
-
-		if (got == -EINTR)
-			continue;
-		if (got <= 0)
-			return (int)got;
-		text->len += (size_t)got;
-	}
-	return -EAGAIN;
-}
-
-static int read_open_file(int fd, struct zkf_text *text)
-{
+	int fd = zkf_real_open(path, O_RDONLY | flags);
 	struct stat64 st;
-	int result;
 
-	if (fstat64(fd, &st))
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	if (st.st_size > CONFIG_BYTES_MAX)
-		return -EFBIG;
-	identify(&text->identity, &st);
-	text->len = 0;
-	text->map_bytes = (size_t)st.st_size + 1;
-	text->bytes = map_memory(text->map_bytes);
-	if (!text->bytes)
-		return -ENOMEM;
-	result = fill_text(fd, text);
-	if (result)
-		munmap(text->bytes, text->map_bytes);
-	return result;
-}
-
-static int read_file(const char *file, struct zkf_text *text)
-{
-	int result, tries = 0;
-
-	do {
-		/* O_NONBLOCK: a FIFO must be refused, not waited for. */
-		int fd = zkf_real_open(file, O_RDONLY | O_NONBLOCK);
-
-		if (fd < 0)
-			return fd;
-		result = read_open_file(fd, text);
-		zkf_real_close(fd);
-	} while (result == -EAGAIN && ++tries < 5);
-	return result;
+	if (fd < 0 || (flags & O_DIRECTORY))
+		return fd;
+	if (!fstat64(fd, &st) && S_ISREG(st.st_mode))
+		return fd;
+	zkf_real_close(fd);
+	return -EINVAL;
 }
 
 static void copy_string(char *out, size_t capacity, const char *string)
@@ -147,40 +86,126 @@ static void copy_absolute(char *out, size_t capacity, const char *file)
 	copy_string(out + len, capacity - len, file);
 }
 
-/* A settings object for a file, or a negative errno when the file can't be had; a broken text makes an object too. */
-static int load(const char *file, uint32_t generation, struct zkf_settings **out)
+/* look_in - map the page of one of the runtime directories; where none is leased, of a keeper that has no session */
+static void look_in(const struct zkf_runtime *runtime)
 {
-	struct zkf_text text = { 0 };
-	struct zkf_settings *settings;
-	size_t rules_max, bytes;
-	int result = read_file(file, &text);
+	int leased, i;
 
-	if (result)
-		return result;
-	rules_max = zkf_config_rules_max(text.bytes, text.len);
-	bytes = sizeof(*settings) + rules_max * sizeof(settings->rules[0]);
-	settings = map_memory(bytes);
-	if (!settings) {
-		munmap(text.bytes, text.map_bytes);
-		return -ENOMEM;
+	for (leased = 1; leased >= 0; leased--)
+		for (i = 0; i < runtime->count; i++)
+			if (!zkf_runtime_trust(runtime->paths[i]) && !zkf_page_map(runtime->paths[i], leased))
+				return;
+}
+
+/*
+ * The page tells when the rules have changed, also to a program whose files are all unmapped and that never asks the
+ * keeper.  One that has no page since no keeper ran looks again, but not at every call: that costs a system call.
+ */
+static const struct zkf_page *find_page(const struct zkf_settings *settings)
+{
+	const struct zkf_page *page = zkf_page_current();
+	struct zkf_runtime runtime;
+	int64_t now_ns;
+
+	if (page)
+		return page;
+	now_ns = zkf_real_now_ns();
+	if (now_ns < atomic_load_explicit(&next_look_ns, memory_order_relaxed))
+		return NULL;
+	atomic_store_explicit(&next_look_ns, now_ns + LOOK_NS, memory_order_relaxed);
+	/* An unusable directory is reported by the conversation that follows: once. */
+	if (zkf_runtime_usable(settings) && !zkf_runtime_find(&runtime, settings))
+		look_in(&runtime);
+	return zkf_page_current();
+}
+
+static uint32_t page_generation(const struct zkf_page *page)
+{
+	return page ? atomic_load(&page->header.config_generation) : 0;
+}
+
+static void find_root(uint64_t *dev, uint64_t *ino)
+{
+	struct stat64 st;
+	bool found = !stat64("/", &st);
+
+	*dev = found ? st.st_dev : 0;
+	*ino = found ? st.st_ino : 0;
+}
+
+/*
+ * A process that has called chroot(2) since sees other paths than the rules speak of, where it has a /proc at all: they
+ * say nothing about what is not mapped.
+ */
+static bool root_is_another(const struct zkf_settings *settings)
+{
+	uint64_t dev, ino;
+
+	find_root(&dev, &ino);
+	return dev != settings->root_dev || ino != settings->root_ino;
+}
+
+/* The environment, or what a former object has of it: what the process has begun with it goes on with. */
+static void fill_environment(struct zkf_settings *settings, const struct zkf_settings *old)
+{
+	if (old) {
+		settings->root_dev = old->root_dev;
+		settings->root_ino = old->root_ino;
+		memcpy(settings->file, old->file, sizeof(settings->file));
+		memcpy(settings->runtime_dir, old->runtime_dir, sizeof(settings->runtime_dir));
+		memcpy(settings->xdg_runtime_dir, old->xdg_runtime_dir, sizeof(settings->xdg_runtime_dir));
+		return;
 	}
-	settings->map_bytes = bytes;
-	settings->text = text.bytes;
-	settings->text_bytes = text.len;
-	settings->text_map_bytes = text.map_bytes;
-	settings->identity = text.identity;
-	atomic_init(&settings->generation, generation);
-	copy_absolute(settings->file, sizeof(settings->file), file);
+	find_root(&settings->root_dev, &settings->root_ino);
+	copy_absolute(settings->file, sizeof(settings->file), config_file());
 	copy_string(settings->runtime_dir, sizeof(settings->runtime_dir), secure_getenv("ZKFLOCK_RUNTIME_DIR"));
 	copy_string(settings->xdg_runtime_dir, sizeof(settings->xdg_runtime_dir), secure_getenv("XDG_RUNTIME_DIR"));
-	settings->error = zkf_config_parse(&settings->config, settings->rules, rules_max, text.bytes, text.len,
-	                                   &settings->problem);
+}
+
+/* The rules are parsed in place, and what they did not need is given back. */
+static void trim(struct zkf_settings *settings)
+{
+	size_t used = sizeof(*settings) + settings->config.rule_count * sizeof(settings->rules[0]);
+
+	used = (used + 65535) & ~(size_t)65535;
+	if (used >= settings->map_bytes)
+		return;
+	munmap((char *)settings + used, settings->map_bytes - used);
+	settings->map_bytes = used;
+}
+
+/*
+ * A settings object, or a negative errno when the files can't be had; a broken text makes an object too.
+ *
+ * The generation is read before the files: who reads them while the keeper takes newer ones reads them once more.
+ */
+static int load(const struct zkf_settings *old, struct zkf_settings **out)
+{
+	const size_t bytes =
+		(sizeof(struct zkf_settings) + ZKF_RULES_MAX * sizeof(struct zkf_rule) + 65535) & ~(size_t)65535;
+	struct zkf_settings *settings = map_memory(bytes);
+	int result;
+
+	if (!settings)
+		return -ENOMEM;
+	settings->map_bytes = bytes;
+	fill_environment(settings, old);
+	atomic_init(&settings->generation, page_generation(find_page(settings)));
+	result = zkf_files_load(settings->file, open_config, &settings->files, NULL);
+	if (result) {
+		unload(settings);
+		return result;
+	}
+	settings->error = zkf_config_parse(&settings->config, settings->rules, ZKF_RULES_MAX, settings->files->list,
+	                                   settings->files->count, &settings->problem);
+	trim(settings);
 	*out = settings;
 	return 0;
 }
 
 /* A copy of `old` that knows no better but says so. */
-static int make_stale(const struct zkf_settings *old, uint32_t generation, struct zkf_settings **out)
+static int make_stale(const struct zkf_settings *old, uint32_t generation, struct zkf_files *doubt,
+                      struct zkf_settings **out)
 {
 	struct zkf_settings *settings = map_memory(old->map_bytes);
 
@@ -188,7 +213,8 @@ static int make_stale(const struct zkf_settings *old, uint32_t generation, struc
 		return -ENOMEM;
 	memcpy(settings, old, old->map_bytes);
 	settings->stale = true;
-	settings->text_map_bytes = 0; /* the text is old's */
+	settings->borrowed = true;
+	settings->doubt = doubt;
 	atomic_init(&settings->generation, generation);
 	*out = settings;
 	return 0;
@@ -204,49 +230,56 @@ static struct zkf_settings *publish(struct zkf_settings *old, struct zkf_setting
 }
 
 /*
- * Look at the file again: the keeper has new rules, or ours are broken.  Where it can't be read any more (chroot,
- * privileges given up) the old rules may lack a file that is a cluster lock by now: from then on the keeper is asked.
+ * Look at the files again: the keeper has new rules, or ours are broken.  Where they can't be read any more (chroot,
+ * privileges given up), or are broken by now, the old rules may lack a file that is a cluster lock: from then on the
+ * keeper, who has good ones, is asked about each that may be meant.
  */
 static struct zkf_settings *refresh(struct zkf_settings *old, uint32_t generation)
 {
-	struct zkf_identity identity;
-	struct zkf_settings *fresh;
-	struct stat64 st;
+	struct zkf_settings *fresh = NULL, *stale;
+	struct zkf_files *doubt = NULL;
 
-	if (!stat64(old->file, &st)) {
-		identify(&identity, &st);
-		if (same_identity(&identity, &old->identity) && !old->stale) {
-			atomic_store_explicit(&old->generation, generation, memory_order_relaxed);
+	if (!load(old, &fresh)) {
+		if (!old->stale && zkf_files_same(old->files, fresh->files)) {
+			atomic_store_explicit(&old->generation,
+			                      atomic_load_explicit(&fresh->generation, memory_order_relaxed),
+			                      memory_order_relaxed);
+			unload(fresh);
 			return old;
 		}
+		if (!fresh->error || old->error)
+			return publish(old, fresh);
+		doubt = fresh->files;
+		fresh->files = NULL;
+		unload(fresh);
 	}
-	if (!load(old->file, generation, &fresh)) {
-		/* What the process has begun with it goes on with. */
-		memcpy(fresh->runtime_dir, old->runtime_dir, sizeof(fresh->runtime_dir));
-		memcpy(fresh->xdg_runtime_dir, old->xdg_runtime_dir, sizeof(fresh->xdg_runtime_dir));
-		return publish(old, fresh);
-	}
-	if (old->error || make_stale(old, generation, &fresh))
+	if (old->error)
 		return old;
-	return publish(old, fresh);
+	if (!make_stale(old, generation, doubt, &stale))
+		return publish(old, stale);
+	zkf_files_free(doubt);
+	return old;
 }
 
 static int get(struct zkf_settings **out)
 {
 	struct zkf_settings *settings = atomic_load_explicit(&current, memory_order_acquire);
-	const struct zkf_page *page = zkf_page_current();
-	uint32_t generation = page ? atomic_load(&page->header.config_generation) : 0;
+	const struct zkf_page *page;
 	struct zkf_settings *fresh;
+	uint32_t generation;
 	int result;
 
 	if (!settings) {
-		/* A failure is not kept: the file may be there the next time. */
-		result = load(config_file(), generation, &fresh);
+		/* A failure is not kept: the files may be there the next time. */
+		result = load(NULL, &fresh);
 		if (result)
 			return result;
 		settings = publish(NULL, fresh);
-	} else if (page && atomic_load_explicit(&settings->generation, memory_order_relaxed) != generation) {
-		settings = refresh(settings, generation);
+	} else {
+		page = find_page(settings);
+		generation = page_generation(page);
+		if (page && atomic_load_explicit(&settings->generation, memory_order_relaxed) != generation)
+			settings = refresh(settings, generation);
 	}
 	*out = settings;
 	return 0;
@@ -276,7 +309,18 @@ static bool covered_by_page(const struct stat64 *st, enum zkf_kind kind)
 	const struct zkf_page *page = zkf_page_current();
 	uint64_t state;
 
-	return page && zkf_page_find(page, st->st_dev, st->st_ino, kind, &state) && ZKF_STATE_MODE(state) != ZKF_NONE;
+	return page && zkf_page_find(page, st->st_dev, st->st_ino, kind, &state) &&
+	       (ZKF_STATE_MODE(state) != ZKF_NONE || (state & ZKF_STATE_RECALLED));
+}
+
+static bool may_mean(const struct zkf_files *files, const char *path, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < files->count; i++)
+		if (zkf_config_may_match(files->list[i].text, files->list[i].len, path, len))
+			return true;
+	return false;
 }
 
 static enum zkf_verdict judge_path(int fd, const struct stat64 *st, struct zkf_settings *settings)
@@ -285,15 +329,17 @@ static enum zkf_verdict judge_path(int fd, const struct stat64 *st, struct zkf_s
 	int len = zkf_descriptor_path(fd, st, path, sizeof(path));
 	const struct zkf_rule *rule;
 
-	if (settings->error &&
-	    (len < 0 || zkf_config_may_match(settings->text, settings->text_bytes, path, (size_t)len)))
+	if (settings->error && (len < 0 || may_mean(settings->files, path, (size_t)len)))
 		return ZKF_VERDICT_REFUSE;
 	if (len < 0)
 		return ZKF_VERDICT_ASK;
 	if (settings->error)
 		return ZKF_VERDICT_KERNEL;
 	rule = zkf_config_match(&settings->config, path, (size_t)len);
-	return rule && !rule->excluded ? ZKF_VERDICT_ASK : ZKF_VERDICT_KERNEL;
+	if ((rule && !rule->excluded) || (settings->doubt && may_mean(settings->doubt, path, (size_t)len)) ||
+	    root_is_another(settings))
+		return ZKF_VERDICT_ASK;
+	return ZKF_VERDICT_KERNEL;
 }
 
 enum zkf_verdict zkf_judge(int fd, const struct stat64 *st, enum zkf_kind kind, const struct zkf_settings **out)
@@ -304,7 +350,7 @@ enum zkf_verdict zkf_judge(int fd, const struct stat64 *st, enum zkf_kind kind, 
 	if (get(&settings))
 		return ZKF_VERDICT_REFUSE;
 	*out = settings;
-	if (!settings->error && (settings->stale || covered_by_page(st, kind)))
+	if (!settings->error && ((settings->stale && !settings->doubt) || covered_by_page(st, kind)))
 		return ZKF_VERDICT_ASK;
 	verdict = judge_path(fd, st, settings);
 	if (verdict != ZKF_VERDICT_REFUSE)
@@ -317,18 +363,30 @@ enum zkf_verdict zkf_judge(int fd, const struct stat64 *st, enum zkf_kind kind, 
 
 static void log_broken(struct zkf_line *line, const struct zkf_settings *settings)
 {
-	zkf_log_string(line, settings->file);
+	zkf_log_string(line, settings->problem.place.file);
 	zkf_log_string(line, ":");
-	zkf_log_number(line, settings->problem.line);
+	zkf_log_number(line, settings->problem.place.line);
 	zkf_log_string(line, ": ");
 	zkf_log_string(line, settings->problem.text);
 }
 
-static void log_missing(struct zkf_line *line, int error)
+static void log_missing(struct zkf_line *line)
 {
-	zkf_log_string(line, config_file());
+	struct zkf_files_failure failure;
+	struct zkf_files *files;
+	int error = zkf_files_load(config_file(), open_config, &files, &failure);
+
+	if (!error) {
+		zkf_files_free(files);
+		return; /* there by now: the next call will find them */
+	}
+	zkf_log_string(line, failure.path);
 	zkf_log_string(line, ": cannot be read error=");
 	zkf_log_errno(line, error);
+	if (failure.why) {
+		zkf_log_string(line, ": ");
+		zkf_log_string(line, failure.why);
+	}
 	zkf_log_string(line, "; without rules no lock is safe: mend the file, or name another one in ZKFLOCK_CONF");
 }
 
@@ -337,13 +395,12 @@ int zkf_refuse(int fd, const struct stat64 *st)
 	struct zkf_settings *settings;
 	struct zkf_line line;
 	char path[PATH_MAX];
-	int error, len;
+	int len;
 
 	if (!zkf_log_begin(&line, ZKF_LOG_ERROR, "configuration "))
 		return -ENOLCK;
-	error = get(&settings);
-	if (error)
-		log_missing(&line, error);
+	if (get(&settings))
+		log_missing(&line);
 	else
 		log_broken(&line, settings);
 	len = zkf_descriptor_path(fd, st, path, sizeof(path));

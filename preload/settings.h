@@ -21,28 +21,24 @@
 
 #include "keeper/wire.h"
 #include "mapping/config.h"
+#include "mapping/files.h"
 
 #define ZKF_CONFIG_FILE "/etc/zkflock.conf"
 
 /* Longest runtime directory, with its NUL: "/socket" must fit behind it into an address. */
 #define ZKF_DIRECTORY_BYTES (sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/socket") + 1)
 
-/* Enough of a file's metadata to tell that it has not been written or replaced. */
-struct zkf_identity {
-	uint64_t dev, ino;
-	int64_t size, mtime_ns, ctime_ns;
-};
-
 struct zkf_settings {
 	int error;                     /* 0; -EINVAL: the text is broken, see `problem`; config is void then */
-	bool stale;                    /* the file could not be read again: the keeper must be asked about every file */
-	_Atomic uint32_t generation;   /* the page's config_generation at which the file was last seen to be this one */
-	struct zkf_identity identity;
+	bool stale;                    /* the files could not be read again: the rules may lack a cluster lock */
+	_Atomic uint32_t generation;   /* the page's config_generation at which the files were last seen to be these */
 	struct zkf_config config;
 	struct zkf_config_error problem;
-	const char *text;              /* mapped on its own, lives as long */
-	size_t text_bytes;
-	size_t text_map_bytes, map_bytes;
+	struct zkf_files *files;       /* what the rules point into; lives as long */
+	struct zkf_files *doubt;       /* stale: broken files that were found instead, or NULL: none could be read */
+	bool borrowed;                 /* files is another object's */
+	size_t map_bytes;
+	uint64_t root_dev, root_ino;   /* of "/" when the process began: 0, 0 if it could not be found out */
 	/* The environment at the time of loading: a program that clears its environment keeps its keeper. */
 	char file[PATH_MAX];
 	char runtime_dir[PATH_MAX];     /* ZKFLOCK_RUNTIME_DIR, or "" */

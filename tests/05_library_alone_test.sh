@@ -130,7 +130,7 @@ test_unmapped_files_are_left_alone() {
 		<(between_markers "$T/trace.with" | sed '/^openat/,/^readlink/d' |
 			grep -vE '^(fstat|newfstatat|readlink)\('))"
 	# The probe may have locked before its first mark, to have this behind it.
-	assertEquals 'the first call' 'openat fcntl close newfstatat mmap read read close mmap readlink' \
+	assertEquals 'the first call' 'openat fcntl close newfstatat read read close openat munmap munmap readlink' \
 		"$(sed -n '/^openat.*zkflock\.conf/,/^readlink/p' "$T/trace.with" | sed 's/(.*//' | paste -sd' ')"
 }
 
@@ -191,6 +191,24 @@ test_a_broken_configuration_refuses_what_it_may_mean() {
 	: >"$T/err"
 	assertEquals '4 granted' "$(CONF=$T/broken refusal "$T/other/file")"
 	assertEquals '' "$(cat "$T/err")"
+}
+
+# What is dropped in beside it is as good, and as bad.
+test_files_beside_the_configuration() {
+	printf '%s\n' "map $T/other/x -" >"$T/beside"
+	mkdir -p "$T/beside.d"
+	printf '\nmap %s\n' "$T/mapped" >"$T/beside.d/1.conf"
+	: >"$T/err"
+	assertEquals '4 ENOLCK' "$(CONF=$T/beside refusal "$T/mapped/file")"
+	assertEquals 4 "$(grep -c "^zkflock: error configuration $T/beside.d/1.conf:2: " "$T/err")"
+	assertEquals '4 granted' "$(CONF=$T/beside refusal "$T/other/file")"
+	rm "$T/beside.d/1.conf"
+	mkfifo "$T/beside.d/1.conf"
+	: >"$T/err"
+	assertEquals 'a fifo is not waited for' '4 ENOLCK' "$(CONF=$T/beside refusal "$T/other/file")"
+	assertEquals 4 "$(grep -c "^zkflock: error configuration $T/beside.d/1.conf: cannot be read error=EINVAL" "$T/err")"
+	rm "$T/beside.d/1.conf"
+	assertEquals '4 granted' "$(CONF=$T/beside refusal "$T/other/file")"
 }
 
 test_pipes_need_no_configuration() {

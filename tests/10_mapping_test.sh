@@ -241,7 +241,7 @@ test_bad_rules_are_refused() {
 }
 
 test_bad_lock_names_are_refused() {
-	refused 'map /a b%q' 1 'bad % in lock name' %r %p %%
+	refused 'map /a b%q' 1 'bad % in lock name' %r %p %b %d '%1 to %9' %%
 	refused 'map /a b%' 1 'bad %'
 	refused 'map /a %R' 1 'bad %'
 	refused 'map /a /b' 1 "'/b' begins or ends with a '/'"
@@ -255,6 +255,30 @@ test_bad_lock_names_are_refused() {
 	refused "map /a %p%r$(printf '%03d' 0)" 1 'too long'
 	refused "map /a $(printf '%08193d' 0)" 1 'too long'
 	rules "map /a %p%r$(printf '%02d' 0)" "1 /a %p%r00 freeze wait 60000"
+	verdict
+}
+
+test_parts_of_the_path_in_names() {
+	rules 'map /a %b' '1 /a %b freeze wait 60000'
+	rules 'map /a %d/%b' '1 /a %d/%b freeze wait 60000'
+	rules 'map /a %d' '1 /a %d group freeze wait 60000'
+	rules 'map /home/*/app app-%1' '1 /home/*/app app-%1 group freeze wait 60000'
+	rules 'map /home/*/app %1/%r' '1 /home/*/app %1/%r freeze wait 60000'
+	rules 'map /*/*/*/*/*/*/*/*/* %9%8%7%6%5%4%3%2%1%b' \
+		'1 /*/*/*/*/*/*/*/*/* %9%8%7%6%5%4%3%2%1%b freeze wait 60000'
+	rules 'map /a/\\052/b x%r' '1 /a/\052/b x%r freeze wait 60000'
+	rules 'map /a/* -' '1 /a/* - excluded freeze wait 60000'
+	refused 'map /a x%1' 1 'a number that the prefix has no'
+	refused 'map /a/*/b x%2' 1 'a number that the prefix has no'
+	refused 'map /a/*/b x%0' 1 'bad %'
+	refused 'map /a/x*/b x' 1 "'*' that is not a whole component" '\052'
+	refused 'map /a/*x/b x' 1 "'*' that is not a whole component"
+	refused 'map /a/** x' 1 "'*' that is not a whole component"
+	refused 'map /*/*/*/*/*/*/*/*/*/* x' 1 'more than nine'
+	refused 'map /a/*/b/%1/.. x' 1 "'.' or '..'"
+	refused 'map /a %d%b%r%r' 1 'too long' '8192 bytes'
+	rules 'map /a/* %p%1%d%b' '1 /a/* %p%1%d%b freeze wait 60000'
+	refused 'map /a/* %p%p%1' 1 'too long'
 	verdict
 }
 
@@ -274,6 +298,9 @@ test_a_prefix_is_mapped_once() {
 	refused '#\nmap /a/ b\nmap /b c\nmap /a -' 4 'at line 2'
 	refused 'map /a\\040b b\nmap /\\141\\040b c' 2 'at line 1'
 	refused 'map / b\nmap / c' 2 'at line 1'
+	refused 'map /a/*/c b\nmap /a/*/c c' 2 'at line 1'
+	rules 'map /a/*/c b\nmap /a/\\052/c c' '1 /a/*/c b group freeze wait 60000' \
+		'2 /a/\052/c c group freeze wait 60000'
 	verdict
 }
 
@@ -313,6 +340,45 @@ test_a_prefix_ends_at_a_slash() {
 	matched "$RULES" /srv/legacyx 2
 	matched "$RULES" /srv/legacy 3
 	matched "$RULES" /srv/legacy/tmpx 3
+	verdict
+}
+
+STARS='map /home/*/.cache/app app-%1
+map /home/*/.cache -
+map /home/bob/*/app bob
+map /home/*/mail/* m-%1-%2
+map /home/alice a/%r
+map /*/x x
+map /home/*/\\052/app literal'
+
+test_a_star_is_one_component() {
+	matched "$STARS" /home/alice/.cache/app/f 1
+	matched "$STARS" /home/alice/.cache/app 1
+	matched "$STARS" /home/alice/.cache/application 2
+	matched "$STARS" /home/alice/.cache/f 2
+	matched "$STARS" /home/alice/f 5
+	matched "$STARS" /home/carol/f none
+	matched "$STARS" /home//mail/x none
+	matched "$STARS" /home/carol/mail/x/y/z 4
+	matched "$STARS" /home/carol/mail none
+	matched "$STARS" /home/x 6
+	matched "$STARS" /home/x/y/z 6
+	matched "$STARS" '/home/x/*/app' 7
+	matched "$STARS" '/home/*/*/app/z' 7
+	verdict
+}
+
+# More components first; then the one that is literal where, from the left, they differ first.
+test_the_order_of_prefixes_with_stars() {
+	local a='/home/bob/*/app' b='/home/*/.cache/app'
+	matched "map $a a\nmap $b b" /home/bob/.cache/app/f 1
+	matched "map $b b\nmap $a a" /home/bob/.cache/app/f 2
+	matched "map $b b\nmap $a a" /home/eve/.cache/app/f 1
+	matched 'map /*/*/* a\nmap /srv/mail b' /srv/mail/x 1
+	matched 'map /*/mail a\nmap /srv/* b\nmap /srv/mail c' /srv/mail/x 3
+	matched 'map /*/mail a\nmap /srv/* -\nmap /* c' /srv/mail/x 2
+	matched 'map / a\nmap /* b' / 1
+	matched 'map / a\nmap /* b' /x 2
 	verdict
 }
 
@@ -402,6 +468,33 @@ test_names_are_encoded() {
 	verdict
 }
 
+# named PREFIX NAME PATH LOCK - the lock name of PATH below $T/p by one rule; prefix and path are below $T/p
+named() {
+	mkdir -p "$(dirname "$T/p$3")"
+	printf 'map %s %s\n' "$T/p$1" "$2" >"$T/named.conf"
+	same "$2 of $3 below $1" "$4" \
+		"$(ZKFLOCK_CONF=$T/named.conf "$BUILD/zkflock" check "$T/p$3" | sed -n 's/^  lock *//p')"
+}
+
+test_parts_of_the_path_become_names() {
+	named /srv x/%r /srv/a/b/f x/a/b/f
+	named /srv x/%b /srv/a/b/f x/f
+	named /srv x/%d /srv/a/b/f x/a/b
+	named /srv %d/%b /srv/a/b/f a/b/f
+	# directly below the prefix, and the prefix itself
+	named /srv x/%d /srv/f x/.
+	named /srv %d/%b /srv/f ./f
+	named /srv x/%d /srv x/.
+	named /srv x/%b /srv x/srv
+	named /srv/job.lock %b /srv/job.lock job.lock
+	named '/home/*/app' app-%1 /home/alice/app/f app-alice
+	named '/home/*/*/app' %2+%1/%r /home/alice/x/app/d/f x+alice/d/f
+	named '/home/*' %1/%d/%b '/home/a b/f' 'a b/./f'
+	named '/home/*' %1 '/home/%1' %1
+	named /srv 100%%-%b '/srv/%d' 100%-%d
+	verdict
+}
+
 # Only names without a constant part can be ZooKeeper's own.
 test_reserved_names_are_encoded() {
 	printf 'map %s %%r\n' "$T/c" >"$T/bare.conf"
@@ -465,13 +558,148 @@ test_check_shows_the_rule() {
 	has 'what it says' 'lock      g%/ ' "$out"
 	has 'what it says' 'znode     g%25%2F%20' "$out"
 	has 'what it says' 'keep=120000ms' "$out"
-	has 'what it says' 'warning   a group' "$out"
+	has 'what it says' 'warning   a group:' "$out"
 	out=$(ZKFLOCK_CONF=$T/check.conf "$BUILD/zkflock" check "$T/c" "$T/c/d/x" /)
 	same 'some are not mapped' 1 $?
 	has 'what it says' 'lock      jobs/.' "$out"
 	has 'what it says' "$T/check.conf:2: map $T/c/d -" "$out"
 	has 'what it says' 'not mapped: the rule excludes it' "$out"
 	has 'what it says' 'not mapped: no rule' "$out"
+	verdict
+}
+
+# all LINE... - what check --all says of a configuration of these lines, its name cut off
+all() {
+	printf '%b\n' "$@" >"$T/all.conf"
+	ZKFLOCK_CONF=$T/all.conf "$BUILD/zkflock" check --all | sed "s|$T/||g"
+}
+
+test_check_all_prints_the_effective_table() {
+	local out
+	mkdir -p "$T/all.conf.d"
+	printf 'map /b -\nkeep 5s\n' >"$T/all.conf.d/10-b.conf"
+	printf '#\nmap /c c on_loss=kill\n' >"$T/all.conf.d/9-c.conf"
+	printf 'nonsense\n' >"$T/all.conf.d/9-c.conf.dpkg-old"
+	printf 'nonsense\n' >"$T/all.conf.d/.hidden.conf"
+	out=$(all 'ensemble zk1:2181' 'map /a a/%r keep=1s' 'root /')
+	same 'all' 'all.conf:1: ensemble zk1:2181
+all.conf:3: root /
+default: session_timeout 10000ms
+default: tick_time 2000ms
+default: connect_timeout 5000ms
+all.conf.d/10-b.conf:2: keep 5000ms
+all.conf:2: map /a a/%r on_loss=freeze unavailable=wait keep=1000ms
+all.conf.d/10-b.conf:1: map /b -
+all.conf.d/9-c.conf:2: map /c c on_loss=kill unavailable=wait keep=5000ms
+  warning   a group: the name has none of %r, %p and %b, so files below the prefix share one lock' "$out"
+	rm -r "$T/all.conf.d"
+	ZKFLOCK_CONF=$T/all.conf "$BUILD/zkflock" check --all "$T" >"$T/out" 2>&1
+	same 'with a path' 64 $?
+	all >/dev/null
+	same 'an empty one' 0 $?
+	verdict
+}
+
+# warns WORD... - a configuration of the lines before -- makes check --all say each WORD, and with none nothing
+warns() {
+	local lines=() out word
+	while [ "$1" != -- ]; do lines+=("$1") && shift; done
+	shift
+	out=$(all "${lines[@]}" | grep '^  warning')
+	for word; do has "${lines[*]}" "$word" "$out"; done
+	[ $# -gt 0 ] || same "${lines[*]}" '' "$out"
+}
+
+test_check_all_warns() {
+	warns 'map /a a/%r' 'map /b b/%r' 'map /c -' 'map /*/d d/%p' --
+	warns 'map /a %d' -- 'a group:'
+	warns 'map /a %b' -- '%b without %d'
+	warns 'map /a %d/%b' --
+	warns 'map /*/a x/%r' -- 'no %1 in the name'
+	warns 'map /*/a x/%1/%r' --
+	warns 'map /a s/%r' 'map /b s/%r' -- 'a group with all.conf:2' 'a group with all.conf:1'
+	warns 'map /a s' 'map /b s' -- 'a group with all.conf:2' 'a group with all.conf:1'
+	warns 'map /a s/%r' 'map /b s/x/%r' -- 'a group with'
+	warns 'map /a s/%r' 'map /b s%r' -- 'a group with'
+	warns 'map /a s/%b/x' 'map /b s/y/%r' -- 'a group with'
+	warns 'map /a %d/%b' 'map /b s/%b/y' -- 'a group with'
+	warns 'map /a %d/%b/x' 'map /b s/%d/%b/y' --
+	warns 'map /a s/%b' 'map /b s/x/%b' -- '%b without'
+	same 'a component has no slash' '' "$(all 'map /a s/%b' 'map /b s/x/%b' | grep 'a group with')"
+	warns 'map /a s/%r' 'map /b s/x' -- 'do NOT exclude each other'
+	warns 'map /a/*/c x/%p' 'map /a/b/* y/%p' -- 'covered by all.conf:2 too; there the other wins' \
+		'covered by all.conf:1 too; there this rule wins'
+	warns 'map /a/*/c x/%p' 'map /a/b/c y/%p' --
+	warns 'map /a/*/c x/%p' 'map /a/b/d y/%p' --
+	warns 'map /a/*/c x/%p' 'map /a/b/*/d y/%p' --
+	verdict
+}
+
+# ---- several files ---------------------------------------------------------------------------------------------------
+
+# dropped NAME TEXT - a file beside the main one
+dropped() {
+	mkdir -p "$T/many.conf.d"
+	printf '%b' "$2" >"$T/many.conf.d/$1"
+}
+
+many() { ZKFLOCK_CONF=$T/many.conf "$BUILD/zkflock" check "${@:---all}" 2>&1 | sed "s|$T/||g"; }
+
+test_errors_name_the_file_they_are_in() {
+	printf 'keep 1s\nmap /a a\n' >"$T/many.conf"
+	dropped 10.conf '\n\nmap /b\n'
+	same 'a bad line' \
+		'many.conf.d/10.conf:3: map without a lock name; allowed is: map PREFIX NAME [option=value...]' "$(many)"
+	dropped 10.conf '#\nmap /a x'
+	same 'a prefix of the main file' "many.conf.d/10.conf:2: prefix '/a' is mapped in 'many.conf' at line 2 already; \
+allowed is one map for a prefix" "$(many)"
+	dropped 10.conf 'map /b x'
+	dropped 20.conf 'map /b x\n'
+	has 'a prefix of another file' "many.conf.d/20.conf:1: prefix '/b' is mapped in '10.conf' at line 1" "$(many)"
+	dropped 20.conf 'keep 2s\n'
+	has 'a setting of another file' "20.conf:1: keep is set in 'many.conf' at line 1 already" "$(many)"
+	dropped 20.conf 'tick_time 6s\n'
+	has 'times that do not fit' 'many.conf.d/20.conf:1: session_timeout 10000ms is less' "$(many)"
+	rm "$T/many.conf.d/20.conf"
+	ln -s nowhere "$T/many.conf.d/20.conf"
+	has 'a link to nowhere' 'many.conf.d/20.conf: No such file' "$(many)"
+	rm "$T/many.conf.d/20.conf"
+	mkdir "$T/many.conf.d/20.conf"
+	has 'a directory' 'many.conf.d/20.conf: Is a directory' "$(many)"
+	rm -r "$T/many.conf.d"
+	verdict
+}
+
+test_files_are_read_in_byte_order() {
+	local name i=0
+	printf '' >"$T/many.conf"
+	for name in z.conf a.conf B.conf 10.conf 9.conf $'\xff.conf' a.b.conf 'a b.conf'; do
+		dropped "$name" "map /$((++i)) x$i/%r"
+	done
+	same 'order' '10.conf 9.conf B.conf a b.conf a.b.conf a.conf z.conf '$'\xff''.conf' \
+		"$(many | sed -n 's|^many.conf.d/\(.*\):1: map.*|\1|p' | paste -sd' ')"
+	rm -r "$T/many.conf.d"
+	verdict
+}
+
+test_the_bounds_of_the_files() {
+	local i
+	printf '' >"$T/many.conf"
+	for ((i = 0; i < 64; i++)); do dropped "$i.conf" "map /$i x$i/%r"; done
+	same '64 files' 64 "$(many | grep -c ' map ')"
+	dropped 64.conf ''
+	has '65 files' 'many.conf.d: more than 64 files' "$(many)"
+	rm -r "$T/many.conf.d"
+	head -c 1048576 /dev/zero | tr '\0' '\n' >"$T/many.conf"
+	same '1 MiB' 6 "$(many | wc -l)"
+	dropped 1.conf 'a'
+	has 'a byte more' 'many.conf.d/1.conf: more than 1 MiB' "$(many)"
+	rm -r "$T/many.conf.d"
+	for ((i = 0; i < 4096; i++)); do echo "map /$i/x -"; done >"$T/many.conf"
+	same '4096 rules' 4096 "$(many | grep -c ' map ')"
+	dropped 1.conf '\nmap /a b'
+	has 'a rule more' 'many.conf.d/1.conf:2: more rules than fit; allowed are 4096' "$(many)"
+	rm -r "$T/many.conf.d"
 	verdict
 }
 
@@ -540,12 +768,15 @@ test_run_preloads_the_library_beside_it() {
 	verdict
 }
 
-test_list_says_when_no_keeper_answers() {
+test_tools_say_when_no_keeper_answers() {
 	local out
 	mkdir -p "$T/run"
 	out=$(ZKFLOCK_RUNTIME_DIR=$T/run "$BUILD/zkflock" list 2>&1)
 	same 'exit status' 3 $?
 	has 'message' "no keeper answers in $T/run: No such file" "$out"
+	out=$(ZKFLOCK_RUNTIME_DIR=$T/run "$BUILD/zkflock" reload 2>&1)
+	same 'reload: exit status' 3 $?
+	has 'reload: message' "no keeper answers in $T/run: No such file" "$out"
 	verdict
 }
 
@@ -554,7 +785,7 @@ test_the_example_is_right() {
 	same 'with every comment mark taken away' \
 		'ensemble=zk1:2181,zk2:2181,zk3:2181 root=/zkflock session=10000 tick=2000 connect=5000 keep=60000' \
 		"$(sed 's/^#\([a-z]\)/\1/' "$TOP/conf/zkflock.conf" | "$PROBE" parse | head -n 1)"
-	same 'its rules' 5 "$(sed 's/^#\([a-z]\)/\1/' "$TOP/conf/zkflock.conf" | "$PROBE" parse | grep -c '^[0-9]* /')"
+	same 'its rules' 6 "$(sed 's/^#\([a-z]\)/\1/' "$TOP/conf/zkflock.conf" | "$PROBE" parse | grep -c '^[0-9]* /')"
 	verdict
 }
 

@@ -260,7 +260,7 @@ static void try_descriptors(const char *what, const int *fds, size_t count)
 	struct zkf_request request = good_request();
 	int connection, answer;
 
-	for (int op = ZKF_OP_LOCK; op <= ZKF_OP_LIST; op++) {
+	for (int op = ZKF_OP_LOCK; op <= ZKF_OP_RELOAD; op++) {
 		request.op = (uint8_t)op;
 		connection = dial();
 		send_with(connection, &request, sizeof(request), fds, count, 0);

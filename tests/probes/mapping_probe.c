@@ -10,12 +10,15 @@
  * The text is kept in memory of its exact size that ends at an unreadable page: a parser that looks one byte too far
  * ends by SIGSEGV.  Exit status 3 when errno was touched.
  *
- * It includes the source, as a probe is built of one file.
+ * It includes the sources, as a probe is built of one file.
  * SPDX-License-Identifier: Apache-2.0
  */
 #define _GNU_SOURCE
 
 #include "mapping/config.c"
+#include "mapping/match.c"
+#include "mapping/rule.c"
+#include "mapping/setting.c"
 
 #include <sys/mman.h>
 
@@ -26,7 +29,7 @@
 #define TEXT_BYTES_MAX ((size_t)1 << 20)
 #define ERRNO_BEFORE 77
 
-static struct zkf_rule rules[4096];
+static struct zkf_rule rules[ZKF_RULES_MAX];
 
 /* at_the_brink - room for len bytes that ends where the next page can't be read */
 static char *at_the_brink(size_t len)
@@ -54,11 +57,12 @@ static char *read_text(size_t *len)
 
 static int parse(struct zkf_config *config, const char *text, size_t len, struct zkf_config_error *error)
 {
-	size_t capacity = zkf_config_rules_max(text, len);
+	const struct zkf_config_file file = {"main.conf", text, len};
+	size_t capacity = zkf_config_rules_max(&file, 1);
 	int result;
 
 	errno = ERRNO_BEFORE;
-	result = zkf_config_parse(config, rules, capacity < 4096 ? capacity : 4096, text, len, error);
+	result = zkf_config_parse(config, rules, capacity, &file, 1, error);
 	if (errno != ERRNO_BEFORE)
 		exit(3);
 	return result;
@@ -72,10 +76,10 @@ static void print(const struct zkf_config *config)
 	       config->ensemble.ptr, (int)config->root.len, config->root.ptr, config->session_timeout_ms,
 	       config->tick_time_ms, config->connect_timeout_ms, (long long)config->keep_ms);
 	for (i = 0; i < config->rule_count; i++)
-		printf("%d %.*s %.*s%s%s %s %s %lld\n", rules[i].line, (int)rules[i].prefix.len, rules[i].prefix.ptr,
+		printf("%d %.*s %.*s%s%s %s %s %lld\n", rules[i].place.line, (int)rules[i].prefix.len, rules[i].prefix.ptr,
 		       (int)rules[i].name.len, rules[i].name.ptr, rules[i].excluded ? " excluded" : "",
-		       rules[i].group ? " group" : "", on_loss_names[rules[i].on_loss],
-		       unavailable_names[rules[i].unavailable], (long long)rules[i].keep_ms);
+		       rules[i].group ? " group" : "", zkf_on_loss_names[rules[i].on_loss],
+		       zkf_unavailable_names[rules[i].unavailable], (long long)rules[i].keep_ms);
 }
 
 /* insane - what is wrong with a result, whatever the text was; NULL: nothing */
@@ -90,7 +94,7 @@ static const char *insane(int result, const struct zkf_config *config, const str
 	}
 	if (result != -EINVAL)
 		return "another result than -EINVAL";
-	if (error->line < 1)
+	if (error->place.line < 1)
 		return "an error without a line";
 	if (!memchr(error->text, '\0', sizeof(error->text)) || strpbrk(error->text, "\n\t\r"))
 		return "a text that is not one line";
@@ -139,13 +143,13 @@ static int with_text(const char *verb, const char *argument)
 	if (strcmp(verb, "mutate") == 0)
 		return mutate(atoi(argument), text, len);
 	if (parse(&config, text, len, &error) < 0) {
-		printf("%d: %s\n", error.line, error.text);
+		printf("%d: %s\n", error.place.line, error.text);
 	} else if (strcmp(verb, "parse") == 0) {
 		print(&config);
 	} else {
 		rule = zkf_config_match(&config, argument, strlen(argument));
 		if (rule)
-			printf("%d\n", rule->line);
+			printf("%d\n", rule->place.line);
 		else
 			puts("none");
 	}
