@@ -55,6 +55,7 @@ static int64_t open_since_ns;
 static int64_t deadline_ns;
 static int timeout_ms;
 static int parents_made;
+static char refusal[160]; /* logged already, "" for none */
 static char denied[1200]; /* the first parent that we were not authorised to make, "" for none */
 static bool adopting; /* a resumed session's claims are not known yet */
 static bool making; /* a create of a parent or of the host node is under way */
@@ -109,15 +110,16 @@ static void set_trouble(const char *why)
 /* What the servers refuse, they refuse at every try: it is logged when it is news. */
 static void make_refused(const char *path, int error)
 {
-	char why[sizeof(trouble)];
+	char why[sizeof(refusal)];
 
 	if (error == -ENOENT && denied[0]) { /* which is why there is nothing to make it in */
 		path = denied;
 		error = -EACCES;
 	}
 	snprintf(why, sizeof(why), "ZooKeeper refuses to make %.80s: %s", path, zkf_zk_error_name(error));
-	if (strcmp(why, trouble))
+	if (strcmp(why, refusal))
 		zkf_log(ZKF_LOG_ERROR, "session refused path=%s error=\"%s\"", path, zkf_zk_error_name(error));
+	memcpy(refusal, why, sizeof(refusal));
 	set_trouble(why);
 	parents_made = 0; /* a person may mend it: again from the beginning */
 	denied[0] = 0;
@@ -206,6 +208,7 @@ static void host_node_made(void *owner, const struct zkf_zk_result *result)
 	beat->in_use = making = false;
 	if (result->error == 0 || result->error == -EEXIST) {
 		state = ALIVE;
+		refusal[0] = 0;
 		if (adopting)
 			events.resumed();
 		/* It was there: made by an attempt whose answer was lost, or by a former keeper.  A heartbeat proves the rest. */

@@ -137,7 +137,7 @@ test_a_file_gets_another_name() {
 	actor P nick
 	expect P 'open 0 rw n' ok
 	expect P 'flock 0 ex' ok
-	rules nick "map $T/nick/s/n t/n"
+	rules nick "map $T/nick/s/n t/%b"
 	reloads nick || fail "reload: $said"
 	assertEquals 'held: the old name' busy "$(try beta n)"
 	assertEquals 'held: the new one is free' granted "$(try beta "$T/beta/t/n")"
