@@ -631,6 +631,9 @@ static void patience_ends(struct zkf_demand *demand)
 {
 	int64_t last_ns = demand->arrived_ns + ZKF_PATIENCE_HOLDING_NOTHING_MS * ZKF_NS_PER_MS, now = zkf_now_ns();
 
+	if (!demand->patience_over)
+		zkf_log(ZKF_LOG_DEBUG, "lock patience-over lock=%s pid=%d start=%" PRId64 " end=%" PRId64, demand->lock->key.name,
+		        demand->pid, demand->start, demand->end);
 	demand->patience_over = true;
 	if (demand->claim && (host_holds(demand->lock) || now >= last_ns))
 		zkf_claim_set_owner(demand->claim);

@@ -233,7 +233,7 @@ test_a_quiet_holder_keeps_its_lock() {
 	quiet=$spawned
 	assertTrue 'held' 'becomes busy 5 beta long.lock'
 	for i in $(seq $(($(nproc) * 2))); do spawn quiet "$PYTHON" -c 'while True: pass'; done
-	until=$((SECONDS + 13))
+	until=$((SECONDS + 8))
 	i=0
 	while [ $SECONDS -lt $until ]; do
 		assertEquals "probe $((++i))" busy "$(try beta long.lock)"

@@ -52,7 +52,7 @@ now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 # Twice 2 s are still less than the 6 s of a session timeout: what is asserted is that nobody waited for one.
 PATIENCE=${PATIENCE:-2}
 
-# wait_until SECONDS CMD... - run CMD every 10 ms until it succeeds; 1 after the deadline
+# wait_until SECONDS CMD... - run CMD until it succeeds, every 10 ms, after half a second every 50; 1 after the deadline
 wait_until() {
 	local seconds=$1
 	shift
@@ -63,13 +63,13 @@ wait_until() {
 never() { ! look_for "$@"; }
 
 look_for() {
-	local deadline=$((${EPOCHREALTIME/./} + $1 * 1000000)) nothing nap_fd result=0
+	local deadline=$((${EPOCHREALTIME/./} + $1 * 1000000)) nothing nap_fd result=0 tries=0
 	shift
 	"$@" && return 0
 	exec {nap_fd}<>"$T/nap" # a fifo that nobody writes to: a sleep without a process
 	until "$@"; do
 		[ ${EPOCHREALTIME/./} -lt $deadline ] || { result=1 && break; }
-		read -r -t 0.01 -u "$nap_fd" nothing
+		read -r -t 0.0$((++tries > 40 ? 5 : 1)) -u "$nap_fd" nothing
 	done
 	exec {nap_fd}>&-
 	return $result
