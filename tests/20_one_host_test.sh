@@ -434,7 +434,7 @@ if b != 3: print("number", b)' 2>&1)"
 # case B04: a program with threads forks; its children lock at once and leave by _exit
 test_fork_in_a_program_with_threads() {
 	on alpha mkdir -p forker
-	assertEquals 'children 200 threads alive' "$(within 60 alpha "$PROBES/forker" forker 200)"
+	assertEquals 'children 100 threads alive' "$(within 60 alpha "$PROBES/forker" forker 100)"
 }
 
 test_increments_of_four_processes() {

@@ -728,7 +728,7 @@ either_answered() { has_line "$1" $((ANSWERS_READ[$1] + 1)) || has_line "$2" $((
 # case C08, at random: readers and writers never meet, and nobody stands still
 test_readers_and_writers_at_random() {
 	local lines
-	lines=$(contenders 30 '-s 60 -t 5000' 100000 mixed)
+	lines=$(contenders 30 '-s 60 -t 3000' 100000 mixed)
 	assertEquals "$lines" 8 "$(grep -c 'violations 0 ' <<<"$lines")"
 	assertEquals "no stall over 5 s: $lines" 0 "$(awk '/^counted/ && $6 > 5000' <<<"$lines" | wc -l)"
 	assertEquals 'increments' "$(awk '/^counted/ { sum += $2 } END { print sum }' <<<"$lines")" "$(counter_of "$T/mixed.state")"

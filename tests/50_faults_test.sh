@@ -206,14 +206,14 @@ test_one_connection_for_a_host() {
 	zk_stop
 	zk_start maxClientCnxns=5 || return
 	host crowd
-	for i in $(seq 0 199); do
+	for i in $(seq 0 99); do
 		spawn crowd flock "n.$((i % 20)).lock" sleep 0.1
 		pids+=("$spawned")
 	done
-	while ! gone "${pids[199]}"; do
+	while ! gone "${pids[99]}"; do
 		now=$(zk_mntr zk_num_alive_connections)
 		[ "${now:-0}" -le "$most" ] || most=$now
-		wait_until 1 gone "${pids[199]}"
+		wait_until 1 gone "${pids[99]}"
 	done
 	for i in "${pids[@]}"; do
 		wait_until 30 gone "$i"

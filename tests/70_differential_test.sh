@@ -14,7 +14,7 @@ oneTimeSetUp() {
 # Natively it is the control: the driver's model of the kernel against the kernel, twice.
 # --avoid queue: a call that may wait, of a host that holds nothing of the lock, queues behind whoever waits already.
 test_random_sequences() {
-	local seconds=45
+	local seconds=60
 	cluster || seconds=10
 	differential --avoid queue --seconds "$seconds" --shrink-seconds 60 >"$T/differential.log" 2>&1
 	assertEquals 'all sequences agree' 0 $?
