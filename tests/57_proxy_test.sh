@@ -172,16 +172,17 @@ says() {
 # unusable HOST PATTERN - what the three rules do without ZooKeeper: wait fails what must not wait, and waits; fail fails;
 # local locks.  The keeper's log has the reason, without anybody's asking.
 unusable() {
-	local name=$1
+	local name=$1 waiter
 	spawn "$name" "$PROBES/lock" -w -h waits.lock
+	waiter=$spawned
 	says "$name" "$2" job.lock
 	says "$name" "$2" fail/f.lock -w -k posix
-	assertFalse "$name: a blocking call waits" "gone $spawned"
+	assertFalse "$name: a blocking call waits" "gone $waiter"
 	hold "$name" local/l.lock 2>/dev/null || fail "$name: unavailable=local"
 	assertEquals "$name: local excludes here" busy "$(try "$name" local/l.lock 2>/dev/null)"
 	assertTrue "$name: local is logged" "grep -q 'error lock local-only' '$T/$name/run/log'"
 	assertTrue "$name: the keeper's log says $2" "wait_until 10 grep -qE '(warn|error) session .*$2' '$T/$name/run/log'"
-	end "$spawned" "$holder"
+	end "$waiter" "$holder" # else it would start another keeper
 	keeper_stop "$name"
 }
 
