@@ -11,11 +11,11 @@ TRIES=5
 # released_within LIMIT_MS LOCK HOW... - assert that the median of several releases is seen by a waiter on the other host
 # in time.  LOCK is what both do, HOW makes alpha's actor (a, $actor_pid) lose it.
 released_within() {
-	local limit=$1 lock=$2 times=() before i
+	local limit=$1 lock=$2 times=() before
 	shift 2
 	actor b beta
 	expect b 'open 0 rw time.lock' ok
-	for i in $(seq $TRIES); do
+	for _ in $(seq "$TRIES"); do
 		actor a alpha
 		expect a 'open 0 rw time.lock' ok
 		expect a 'cloexec 0' ok

@@ -13,6 +13,7 @@ JOBS_PER_HOST=2
 ROUNDS=75
 expected=$((2 * JOBS_PER_HOST * ROUNDS))
 
+# shellcheck disable=SC2317 # called by trap
 finish() {
 	tearDown
 	oneTimeTearDown

@@ -437,7 +437,7 @@ static void turn(int in, int out)
 			.events = (short)((at->client.out.len < BUFFER_MAX && !at->server.connecting ? POLLIN : 0) |
 		                          (at->server.out.len || at->server.connecting ? POLLOUT : 0))};
 	}
-	if (poll(fds, (nfds_t)(base + 2 * count), -1) < 0)
+	if (poll(fds, (nfds_t)base + 2 * (nfds_t)count, -1) < 0)
 		return;
 	for (int i = 0; i < count; i++)
 		connection_handle(polled[i], fds[base + 2 * i].revents, fds[base + 2 * i + 1].revents);
