@@ -39,6 +39,7 @@
 
 #include "log.h"
 #include "page.h"
+#include "range.h"
 #include "real.h"
 
 #define NS_PER_MS 1000000
@@ -61,19 +62,9 @@ static struct zkf_request make_request(const struct zkf_lock *lock, enum zkf_op 
 }
 
 /* The range goes to the kernel as absolute numbers, as it went to the keeper: another thread may move the offset. */
-static struct flock64 kernel_range(const struct zkf_lock *lock, short type)
-{
-	return (struct flock64){
-		.l_type = type,
-		.l_whence = SEEK_SET,
-		.l_start = lock->start,
-		.l_len = lock->end == ZKF_RANGE_MAX ? 0 : lock->end - lock->start + 1,
-	};
-}
-
 static int kernel_lock(const struct zkf_lock *lock, int conversation)
 {
-	struct flock64 range = kernel_range(lock, lock->mode == ZKF_EXCLUSIVE ? F_WRLCK : F_RDLCK);
+	struct flock64 range = zkf_range_flock(lock->start, lock->end, lock->mode == ZKF_EXCLUSIVE ? F_WRLCK : F_RDLCK);
 
 	if (lock->kind == ZKF_FLOCK)
 		return zkf_real_flock(lock->fd, lock->command);

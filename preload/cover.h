@@ -20,6 +20,13 @@
 #include "keeper/wire.h"
 #include "settings.h"
 
+/* How far the shared page alone has brought a call. */
+enum zkf_fast {
+	ZKF_FAST_DONE,    /* it is over, with a result */
+	ZKF_FAST_NOTHING, /* nothing was taken: the slow path from its start */
+	ZKF_FAST_HELD,    /* the kernel's lock is taken, the cover is in doubt */
+};
+
 /* One lock that a program asks for. */
 struct zkf_lock {
 	int fd;
@@ -31,7 +38,7 @@ struct zkf_lock {
 	uint64_t dev, ino;
 	const struct zkf_settings *settings;
 	struct zkf_patience patience;
-	struct zkf_holdings before; /* what its owner held when the kernel was asked; cover.c's own */
+	struct zkf_holdings before; /* what its owner held when the kernel was asked; set by cover.c, or with `held` */
 	bool interrupted;           /* a signal that the kernel would have reported has not been yet; cover.c's own */
 };
 

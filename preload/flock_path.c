@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -21,12 +20,6 @@
 #include "page.h"
 #include "real.h"
 #include "settings.h"
-
-enum zkf_fast {
-	ZKF_FAST_DONE,    /* *result is the answer */
-	ZKF_FAST_NOTHING, /* nothing was taken: the slow path from its start */
-	ZKF_FAST_HELD,    /* the kernel's lock is taken, the cover is in doubt */
-};
 
 static int flock_unlock(int fd, int op)
 {
@@ -46,21 +39,16 @@ static int flock_unlock(int fd, int op)
  */
 static enum zkf_fast flock_fast(int fd, int op, enum zkf_mode mode, const struct stat64 *st, int *result)
 {
-	const struct zkf_page *page = zkf_page_current();
-	const struct zkf_slot *slot;
-	uint64_t state, again;
+	struct zkf_sight sight;
 
-	slot = page ? zkf_page_find(page, st->st_dev, st->st_ino, ZKF_FLOCK, &state) : NULL;
-	if (!slot || ZKF_STATE_MODE(state) < mode || (state & ZKF_STATE_RECALLED) || !zkf_page_leased(page))
+	if (!zkf_page_covers(&sight, st->st_dev, st->st_ino, ZKF_FLOCK, mode))
 		return ZKF_FAST_NOTHING;
 	*result = zkf_real_flock(fd, op);
-	if (*result && *result != -EWOULDBLOCK)
-		return ZKF_FAST_DONE;
-	atomic_thread_fence(memory_order_seq_cst);
-	again = atomic_load(&slot->state);
+	if (*result == -EWOULDBLOCK)
+		return zkf_page_unchanged(&sight) ? ZKF_FAST_DONE : ZKF_FAST_NOTHING;
 	if (*result)
-		return again == state ? ZKF_FAST_DONE : ZKF_FAST_NOTHING;
-	return again == state && zkf_page_leased(page) ? ZKF_FAST_DONE : ZKF_FAST_HELD;
+		return ZKF_FAST_DONE;
+	return zkf_page_unchanged(&sight) && zkf_page_leased(sight.page) ? ZKF_FAST_DONE : ZKF_FAST_HELD;
 }
 
 static int flock_slow(int fd, int op, enum zkf_mode mode, const struct stat64 *st,

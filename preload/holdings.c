@@ -20,6 +20,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "range.h"
 #include "real.h"
 
 /* The calling thread's own table of descriptors: a thread may have unshared it. */
@@ -180,18 +181,10 @@ static int read_all_descriptors(struct zkf_holdings *holdings, const struct want
 	return result;
 }
 
-/*
- * Has anybody a lock in the way of another owner?  Records of the process are in the way of a description, and those of a
- * description in the way of the process; one system call tells the usual case, nobody, from all others.
- */
-static bool nothing_there(int fd, bool ofd, int64_t start, int64_t end)
+/* Records of the process are in the way of a description, and those of a description in the way of the process. */
+bool zkf_holdings_nobody(int fd, bool ofd, int64_t start, int64_t end)
 {
-	struct flock64 probe = {
-		.l_type = F_WRLCK,
-		.l_whence = SEEK_SET,
-		.l_start = start,
-		.l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1,
-	};
+	struct flock64 probe = zkf_range_flock(start, end, F_WRLCK);
 
 	return !zkf_real_fcntl(fd, ofd ? F_GETLK64 : F_OFD_GETLK, (long)&probe) && probe.l_type == F_UNLCK;
 }
@@ -207,7 +200,7 @@ void zkf_holdings_read(struct zkf_holdings *holdings, int fd, uint64_t dev, uint
 
 	holdings->count = 0;
 	holdings->known = true;
-	if (kind == ZKF_RECORD && nothing_there(fd, ofd, start, end))
+	if (kind == ZKF_RECORD && zkf_holdings_nobody(fd, ofd, start, end))
 		return;
 	if (kind == ZKF_FLOCK || ofd)
 		holdings->known = !read_own_descriptor(holdings, &wanted, fd);
@@ -217,12 +210,7 @@ void zkf_holdings_read(struct zkf_holdings *holdings, int fd, uint64_t dev, uint
 
 static void set_record(int fd, bool ofd, short type, int64_t start, int64_t end)
 {
-	struct flock64 range = {
-		.l_type = type,
-		.l_whence = SEEK_SET,
-		.l_start = start,
-		.l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1,
-	};
+	struct flock64 range = zkf_range_flock(start, end, type);
 
 	zkf_real_fcntl(fd, ofd ? F_OFD_SETLK : F_SETLK64, (long)&range);
 }

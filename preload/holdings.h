@@ -40,6 +40,13 @@ void zkf_holdings_read(struct zkf_holdings *holdings, int fd, uint64_t dev, uint
                        int64_t start, int64_t end);
 
 /*
+ * zkf_holdings_nobody - has neither the owner nor anybody else of this host a record lock in [start, end]?
+ *
+ * One system call; false also when that fails.
+ */
+bool zkf_holdings_nobody(int fd, bool ofd, int64_t start, int64_t end);
+
+/*
  * zkf_holdings_restore - after a lock of [start, end] in `mode`: give the kernel back what was not held before
  *
  * What was not known is given back whole.  A stronger lock that this call has weakened stays weakened.

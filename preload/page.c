@@ -120,3 +120,25 @@ bool zkf_page_leased(const struct zkf_page *page)
 {
 	return zkf_real_now_ns() < atomic_load(&page->header.lease_deadline_ns);
 }
+
+bool zkf_page_covers(struct zkf_sight *sight, uint64_t dev, uint64_t ino, uint32_t kind, unsigned mode)
+{
+	sight->page = zkf_page_current();
+	sight->slot = sight->page ? zkf_page_find(sight->page, dev, ino, kind, &sight->state) : NULL;
+	return sight->slot && ZKF_STATE_MODE(sight->state) >= mode && !(sight->state & ZKF_STATE_RECALLED) &&
+	       zkf_page_leased(sight->page);
+}
+
+bool zkf_page_unchanged(const struct zkf_sight *sight)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	return atomic_load(&sight->slot->state) == sight->state;
+}
+
+bool zkf_page_knows(uint64_t dev, uint64_t ino, uint32_t kind)
+{
+	const struct zkf_page *page = zkf_page_current();
+	uint64_t state;
+
+	return page && zkf_page_find(page, dev, ino, kind, &state);
+}

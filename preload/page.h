@@ -38,6 +38,26 @@ int zkf_page_map(const char *directory, bool leased);
 const struct zkf_slot *zkf_page_find(const struct zkf_page *page, uint64_t dev, uint64_t ino, uint32_t kind,
                                      uint64_t *state);
 
+/* zkf_page_knows - has the file a slot? */
+bool zkf_page_knows(uint64_t dev, uint64_t ino, uint32_t kind);
+
+/* A file's state as it was seen in the page. */
+struct zkf_sight {
+	const struct zkf_page *page;
+	const struct zkf_slot *slot;
+	uint64_t state;
+};
+
+/* zkf_page_covers - does the page alone say that this mode of all of the file is covered, now?  Fills sight if so. */
+bool zkf_page_covers(struct zkf_sight *sight, uint64_t dev, uint64_t ino, uint32_t kind, unsigned mode);
+
+/*
+ * zkf_page_unchanged - after a system call: is the state word still the one that was seen?
+ *
+ * Then no recall began before the call's effect was there to be seen (I4; keeper/page.h has the timeline).
+ */
+bool zkf_page_unchanged(const struct zkf_sight *sight);
+
 /* zkf_page_leased - may the page's covers be believed at this instant? */
 bool zkf_page_leased(const struct zkf_page *page);
 

@@ -108,3 +108,13 @@ int zkf_range_resolve(int fd, const struct zkf_record *record, int64_t *start, i
 	}
 	return 0;
 }
+
+struct flock64 zkf_range_flock(int64_t start, int64_t end, short type)
+{
+	return (struct flock64){
+		.l_type = type,
+		.l_whence = SEEK_SET,
+		.l_start = start,
+		.l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1,
+	};
+}

@@ -96,6 +96,12 @@ long zkf_real_wait(const struct zkf_wait *wait)
 	return result;
 }
 
+void zkf_real_cancellation_point(void)
+{
+	if (!__libc_single_threaded)
+		pthread_testcancel();
+}
+
 int zkf_real_record_lock(int fd, int cmd, const struct flock64 *range, int conversation, bool cancellable)
 {
 	struct zkf_wait wait = {

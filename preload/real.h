@@ -60,6 +60,9 @@ struct zkf_wait {
 };
 long zkf_real_wait(const struct zkf_wait *wait);
 
+/* zkf_real_cancellation_point - for a call that is one and need not wait */
+void zkf_real_cancellation_point(void);
+
 /* zkf_real_record_lock - F_SETLK64, F_SETLKW64, F_OFD_SETLK or F_OFD_SETLKW, as zkf_real_wait does it */
 struct flock64;
 int zkf_real_record_lock(int fd, int cmd, const struct flock64 *range, int conversation, bool cancellable);

@@ -7,8 +7,9 @@
  * Specification: see record_path.h.
  * SPDX-License-Identifier: Apache-2.0
  *
- * There is no fast path.  A record lock can't be undone (the owner may have held a part of the range before), so that
- * the cover is pinned by a conversation before the kernel is asked.
+ * By the shared page alone a call goes only where nobody of this host has anything in the range: then it need not wait,
+ * and can be undone by an unlock.  All others pin the cover by a conversation before they ask the kernel; who waits there
+ * is known to the keeper, which looks for deadlocks.
  */
 #define _GNU_SOURCE
 #include "record_path.h"
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "cover.h"
+#include "page.h"
 #include "range.h"
 #include "real.h"
 #include "settings.h"
@@ -29,7 +31,9 @@ struct zkf_call {
 	void *arg;
 	bool wide;          /* arg is a struct flock64 */
 	bool get, wait, ofd;
-	struct zkf_record record; /* what arg says, once it is known to be readable */
+	bool loaded;              /* arg could be read: */
+	struct zkf_record record; /* what it says */
+	int64_t start, end;       /* what that means, once check_lock has passed it */
 	struct stat64 st;
 	enum zkf_verdict verdict;
 	const struct zkf_settings *settings;
@@ -72,7 +76,7 @@ static int to_kernel(const struct zkf_call *call)
  * These are our own answers rather than the kernel's: were it to take what we think it refuses, the program would have
  * a lock that no cover stands behind.
  */
-static int check_lock(const struct zkf_call *call, int64_t *start, int64_t *end)
+static int check_lock(struct zkf_call *call)
 {
 	int flags = zkf_real_fcntl(call->fd, F_GETFL, 0);
 	int result, access;
@@ -81,7 +85,7 @@ static int check_lock(const struct zkf_call *call, int64_t *start, int64_t *end)
 		return flags;
 	if (flags & O_PATH)
 		return -EBADF;
-	result = zkf_range_resolve(call->fd, &call->record, start, end);
+	result = zkf_range_resolve(call->fd, &call->record, &call->start, &call->end);
 	if (result)
 		return result;
 	if (call->record.type != F_RDLCK && call->record.type != F_WRLCK)
@@ -115,20 +119,23 @@ static struct zkf_lock make_lock(const struct zkf_call *call)
 	return lock;
 }
 
-static int record_lock(const struct zkf_call *call)
+/* held: by the page, on the range that was resolved then */
+static int record_lock(struct zkf_call *call, bool held)
 {
 	struct zkf_lock lock;
-	int64_t start = 0, end = 0;
-	int result = check_lock(call, &start, &end);
+	int result = held ? 0 : check_lock(call);
 
 	if (result)
 		return result;
-	if (call->verdict == ZKF_VERDICT_REFUSE)
-		return zkf_refuse(call->fd, &call->st);
 	lock = make_lock(call);
-	lock.start = start;
-	lock.end = end;
-	return zkf_cover_lock(&lock, false);
+	lock.start = call->start;
+	lock.end = call->end;
+	lock.before.known = held; /* nothing */
+	if (call->verdict != ZKF_VERDICT_REFUSE)
+		return zkf_cover_lock(&lock, held);
+	if (held)
+		zkf_holdings_restore(&lock.before, lock.fd, ZKF_RECORD, call->ofd, lock.mode, lock.start, lock.end);
+	return zkf_refuse(call->fd, &call->st);
 }
 
 static int record_unlock(const struct zkf_call *call)
@@ -138,6 +145,45 @@ static int record_unlock(const struct zkf_call *call)
 	if (!result)
 		zkf_cover_unlocked(call->fd, ZKF_RECORD);
 	return result;
+}
+
+static bool loaded(struct zkf_call *call)
+{
+	if (!call->loaded && zkf_real_readable(call->arg, zkf_record_bytes(call->wide))) {
+		zkf_record_load(&call->record, call->arg, call->wide);
+		call->loaded = true;
+	}
+	return call->loaded;
+}
+
+/* The whole call by the shared page alone, as flock_path.c's; one that would have to wait has taken nothing. */
+static enum zkf_fast record_fast(struct zkf_call *call, int *result)
+{
+	enum zkf_mode mode = call->record.type == F_WRLCK ? ZKF_EXCLUSIVE : ZKF_SHARED;
+	struct zkf_sight sight;
+	struct flock64 range;
+
+	if (!zkf_page_covers(&sight, call->st.st_dev, call->st.st_ino, ZKF_RECORD, mode) || check_lock(call) ||
+	    !zkf_holdings_nobody(call->fd, call->ofd, call->start, call->end))
+		return ZKF_FAST_NOTHING;
+	if (call->wait)
+		zkf_real_cancellation_point();
+	range = zkf_range_flock(call->start, call->end, call->record.type);
+	*result = zkf_real_record_lock(call->fd, call->ofd ? F_OFD_SETLK : F_SETLK64, &range, -1, false);
+	if (*result)
+		return ZKF_FAST_NOTHING;
+	return zkf_page_unchanged(&sight) && zkf_page_leased(sight.page) ? ZKF_FAST_DONE : ZKF_FAST_HELD;
+}
+
+/* A file that the page knows is mapped. */
+static enum zkf_fast by_page(struct zkf_call *call, int *result)
+{
+	if (call->get || !zkf_page_knows(call->st.st_dev, call->st.st_ino, ZKF_RECORD) || !loaded(call))
+		return ZKF_FAST_NOTHING;
+	if (call->record.type != F_UNLCK)
+		return record_fast(call, result);
+	*result = record_unlock(call);
+	return ZKF_FAST_DONE;
 }
 
 static int store_holder(const struct zkf_call *call, const struct zkf_reply *reply)
@@ -197,18 +243,28 @@ int zkf_record_fcntl(int fd, int cmd, void *arg, bool wide)
 		.wait = is_wait(cmd),
 		.ofd = is_ofd(cmd),
 	};
+	enum zkf_fast fast;
+	int result;
 
 	if (fstat64(fd, &call.st) || !(S_ISREG(call.st.st_mode) || S_ISDIR(call.st.st_mode)))
 		return to_kernel(&call);
+	fast = by_page(&call, &result);
+	if (fast == ZKF_FAST_DONE)
+		return result;
 	call.verdict = zkf_judge(fd, &call.st, ZKF_RECORD, &call.settings);
-	if (call.verdict == ZKF_VERDICT_KERNEL || !zkf_real_readable(arg, zkf_record_bytes(call.wide)))
+	/* Held: there was cover a moment ago, and the rules have changed since.  The lock stands. */
+	if (call.verdict == ZKF_VERDICT_KERNEL)
+		return fast == ZKF_FAST_HELD ? 0 : to_kernel(&call);
+	if (!loaded(&call))
 		return to_kernel(&call);
-	zkf_record_load(&call.record, arg, call.wide);
 	if (call.get)
 		return record_query(&call);
 	if (call.record.type == F_UNLCK)
 		return record_unlock(&call);
-	return record_lock(&call);
+	/* The page of a keeper that works already may have been found just now: it can serve a program's very first lock. */
+	if (fast == ZKF_FAST_NOTHING)
+		fast = by_page(&call, &result);
+	return fast == ZKF_FAST_DONE ? result : record_lock(&call, fast == ZKF_FAST_HELD);
 }
 
 /* lockf(3) is fcntl on the range from the file offset on; F_TEST asks for a read lock, as glibc does. */

@@ -432,6 +432,37 @@ if b != 3: print("number", b)' 2>&1)"
 }
 
 # case B04: a program with threads forks; its children lock at once and leave by _exit
+# A lock that the host has already is taken again without a word to the keeper, a blocking call for records included; and
+# the one that is in somebody's way asks.
+test_locks_again_ask_nobody() {
+	cluster || { skip 'there is nobody to ask'; return; }
+	strace -o "$T/trace" true 2>/dev/null || { skip 'strace may not trace here'; return; }
+	local call
+	two_actors again.lock
+	for call in 'flock 0 ex' 'setlk 0 wr 0 10' 'setlkw 0 wr 20 1' 'osetlk 0 rd 5 5' 'osetlkw 0 wr 30 0' 'lockf 0 tlock 7'; do
+		expect a "$call" ok 10
+		case $call in
+		flock*) expect a 'flock 0 un' ok ;;
+		lockf*) expect a 'lockf 0 ulock 7' ok ;;
+		*) expect a "${call%% *} 0 un 0 0" ok ;;
+		esac
+	done
+	strace -f -qq -e trace=connect -o "$T/trace.again" -p "$(actor_of a)" 2>"$T/trace.err" &
+	local tracer=$!
+	wait_until 10 traced "$(actor_of a)"
+	for call in 'flock 0 ex' 'flock 0 un' 'setlk 0 wr 0 10' 'setlk 0 un 0 10' 'setlkw 0 wr 20 1' 'setlkw 0 un 20 1' \
+		'osetlk 0 rd 5 5' 'osetlk 0 un 5 5' 'osetlkw 0 wr 30 0' 'osetlkw 0 un 30 0' 'lockf 0 tlock 7' 'lockf 0 ulock 7'; do
+		expect a "$call" ok
+	done
+	assertEquals 'nobody is asked' 0 "$(wc -l <"$T/trace.again")"
+	expect b 'setlk 0 wr 0 1' ok
+	expect a 'setlk 0 wr 0 1' EAGAIN
+	assertNotEquals 'somebody is in the way' 0 "$(wc -l <"$T/trace.again")"
+	kill "$tracer"
+	wait "$tracer" || :
+}
+traced() { grep -q '^TracerPid:.*[1-9]' "/proc/$1/status"; }
+
 test_fork_in_a_program_with_threads() {
 	on alpha mkdir -p forker
 	assertEquals 'children 100 threads alive' "$(within 60 alpha "$PROBES/forker" forker 100)"
