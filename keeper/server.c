@@ -111,6 +111,13 @@ static void demand_answered(struct zkf_demand *demand, const struct zkf_reply *r
 	zkf_server_send(conversation, reply, NULL);
 }
 
+/* The other end may be kept open by a child of the caller's: what ends it is our own, which is read as a hang-up. */
+static void demand_hang_up(struct zkf_demand *demand)
+{
+	shutdown(((struct zkf_conversation *)((char *)demand - offsetof(struct zkf_conversation, demand)))->source.fd,
+	         SHUT_RDWR);
+}
+
 /* What does not arrive was for people only. */
 static void demand_told(struct zkf_demand *demand, const struct zkf_reply *reply)
 {
@@ -234,6 +241,7 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 	demand->start = request->start;
 	demand->end = request->end;
 	demand->answer = demand_answered;
+	demand->hang_up = demand_hang_up;
 	demand->tell = request->flags & ZKF_FLAG_TELL ? demand_told : NULL;
 	demand->convert_fd = -1;
 	demand->fd = request->fd;

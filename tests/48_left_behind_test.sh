@@ -1,0 +1,89 @@
+#!/bin/bash
+# tests/48_left_behind_test.sh - what a call, a thread, a keeper or an old rule leaves behind must not be taken for a lock
+# modes: cluster
+# limit: 120
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2317,SC2154,SC2016
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib_actors.sh"
+
+oneTimeSetUp() {
+	local group
+	zk_start || return 1
+	for group in alpha beta; do
+		host $group "map $T/$group/s/ga group-a" "map $T/$group/s/gb group-b" "map $T/$group/s/gc group-c" \
+			"map $T/$group/s/gd group-d" "map $T/$group/s/n %b"
+		mkdir -p "$T/$group"/s/{ga,gb,gc,gd,n/x,n/y}
+	done
+}
+
+# group NAME - files 1, 2, 3 of it are open in slots 1, 2, 3 of the actors a and b on alpha
+group() {
+	local file actor
+	actor a alpha
+	actor b alpha
+	for actor in a b; do
+		for file in 1 2 3; do expect $actor "open $file rw g$1/$file" ok; done
+	done
+}
+
+# A thread waits for the keeper; another one forks; the child has a copy of the conversation, which must not outlive the call.
+test_a_child_that_was_forked_during_a_wait() {
+	group a
+	expect b 'flock 2 ex' ok
+	tell a 't1 flock 1 ex'
+	pending a
+	new_channel k
+	tell a "fork $T/actors/k.in $T/actors/k.out"
+	expect_answer a ok
+	expect_answer k ready
+	expect b 'flock 2 un' ok
+	expect_answer a ok
+	expect a 't1 flock 1 un' ok
+	tell b 'flock 3 ex'
+	expect_answer b ok 3
+	expect b 'flock 3 un' ok
+	assertEquals 'beta' granted "$(wait_for beta ga/3 3)"
+}
+
+test_a_child_of_a_program_that_is_killed_while_it_waits() {
+	group b
+	expect b 'flock 2 ex' ok
+	tell a 't1 flock 1 ex'
+	pending a
+	new_channel k
+	tell a "fork $T/actors/k.in $T/actors/k.out"
+	expect_answer a ok
+	expect_answer k ready
+	signal KILL "$(actor_of a)"
+	wait_until 5 gone "$(actor_of a)"
+	expect b 'flock 2 un' ok
+	tell b 'flock 3 ex'
+	expect_answer b ok 3
+	expect b 'flock 3 un' ok
+	assertEquals 'beta' granted "$(wait_for beta gb/3 3)"
+}
+
+new_keeper() {
+	local pid
+	pid=$(keeper_pid "$1") && [ "$pid" != "$2" ]
+}
+
+test_what_a_thread_had_before_the_keeper_died() {
+	local old
+	group c
+	expect a 'open 4 rw gc/1' ok
+	expect a 't1 setlk 1 wr 0 0' ok
+	expect a 't1 setlk 1 un 0 0' ok
+	expect a 't2 setlk 4 wr 0 0' ok
+	expect a 't1 flock 2 ex nb' EAGAIN
+	old=$(keeper_pid alpha)
+	kill -KILL "$old"
+	assertTrue 'a new one' "wait_until 10 new_keeper alpha $old"
+	expect b 'flock 2 ex nb' EAGAIN
+	expect a 't1 flock 2 ex nb' EAGAIN
+	expect a 't2 setlk 4 un 0 0' ok
+	expect a 't1 flock 2 ex nb' ok
+}
+
+. shunit2
