@@ -188,6 +188,7 @@ static struct zkf_file *file_for(struct zkf_lock **lock, uint32_t kind, int fd, 
 		file = NULL;
 	}
 	if (file) {
+		file->outdated = file->lock != *lock;
 		*lock = file->lock;
 		return file;
 	}
@@ -488,9 +489,11 @@ static void file_by_new_rules(struct zkf_file *file)
 
 	if (rule && !rule->excluded && rule->group == (lock->key.kind == ZKF_GROUP) &&
 	    zkf_rule_znode(rule, file->path, bytes, encoded) > 0 && strcmp(encoded, lock->key.name) == 0) {
+		file->outdated = false;
 		lock->on_loss = rule->on_loss;
 		lock->keep_ns = rule->keep_ms * ZKF_NS_PER_MS;
 	} else {
+		file->outdated = true; /* other files of the lock may keep it */
 		lock->keep_ns = 0;
 	}
 	zkf_lock_touch(lock);

@@ -86,4 +86,31 @@ test_what_a_thread_had_before_the_keeper_died() {
 	expect a 't1 flock 2 ex nb' ok
 }
 
+# n/x/job and n/y/job are one lock, until n/x gets a name of its own: the former keeps the old one while it is in use, ...
+test_a_file_with_another_name_beside_one_with_the_old() {
+	local host
+	actor a alpha
+	actor c beta
+	expect a 'open 0 rw n/x/job' ok
+	expect a 'open 1 rw n/y/job' ok
+	expect c 'open 0 rw n/x/job' ok
+	expect a 'flock 0 ex' ok
+	expect c 'flock 0 ex nb' EAGAIN
+	for host in alpha beta; do
+		echo "map $T/$host/s/n/x moved/%b" >>"$T/$host/zkflock.conf"
+		on $host env -u LD_PRELOAD "$BUILD/zkflock" reload >"$T/out.reload"
+		assertEquals "$host: $(cat "$T/out.reload")" 0 $?
+	done
+	# ... and no longer, though the latter was used meanwhile.
+	expect a 'flock 1 ex' ok
+	expect a 'flock 1 un' ok
+	assertTrue 'alone again' "wait_until 10 files_of_alpha 1"
+	expect a 'flock 0 un' ok
+	expect a 'flock 0 ex' ok
+	expect c 'flock 0 ex nb' EAGAIN
+	assertEquals 'by its new name' 1 "$(zkcat count /zkflock/locks/moved%2Fjob)"
+}
+# files_of_alpha COUNT - so many files of n are open in the keeper
+files_of_alpha() { [ "$(find "/proc/$(keeper_pid alpha)/fd" -lname "$T/alpha/s/n/*" | wc -l)" = "$1" ]; }
+
 . shunit2
