@@ -113,4 +113,40 @@ test_a_file_with_another_name_beside_one_with_the_old() {
 # files_of_alpha COUNT - so many files of n are open in the keeper
 files_of_alpha() { [ "$(find "/proc/$(keeper_pid alpha)/fd" -lname "$T/alpha/s/n/*" | wc -l)" = "$1" ]; }
 
+# gated HOST - its keeper stands still at the gates in $T/gates: tests/probes/libgate.c
+gated() {
+	mkdir -p "$T/gates"
+	env "ZKFLOCK_CONF=$T/$1/zkflock.conf" "ZKFLOCK_RUNTIME_DIR=$T/$1/run" "LD_PRELOAD=$PROBES/libgate.so" \
+		"ZKF_GATES=$T/gates" "$BUILD/zkflockd" --on-demand </dev/null >/dev/null 2>&1 &
+	wait_until 10 keeper_pid "$1" >/dev/null
+}
+
+# A call that does not wait is let in, and its program loses the processor before it asks the kernel.  Another host asks
+# meanwhile, so that the keeper tries the lock: that it is in the program's way for this moment is no answer.
+test_a_trial_lock_is_nobody() {
+	local tried
+	host gated
+	gated gated
+	assertEquals 'it works' granted "$(try gated other.lock)"
+	actor a gated
+	expect a 'open 0 rw trial.lock' ok
+	touch "$T/gates/request"
+	tell a 'flock 0 ex nb'
+	assertTrue 'it has asked' "wait_until 4 asks $(actor_of a)"
+	signal STOP "$(actor_of a)"
+	touch "$T/gates/trial"
+	rm "$T/gates/request"
+	assertTrue 'it is let in' 'wait_until 5 claims_are locks trial.lock 1'
+	spawn beta "$PROBES/lock" trial.lock
+	tried=$spawned
+	assertTrue 'the keeper tries' "wait_until 5 test -e '$T/gates/taken'"
+	signal CONT "$(actor_of a)"
+	pending a
+	rm "$T/gates/trial"
+	expect_answer a ok
+	end "$tried"
+}
+# asks PID - has it a conversation?
+asks() { find "/proc/$1/fd" -lname 'socket:*' | grep -q .; }
+
 . shunit2
