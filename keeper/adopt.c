@@ -159,6 +159,7 @@ static void file_known(const struct zkf_state_file *known, int fd)
 	struct zkf_file *file;
 	struct zkf_lock *lock;
 	struct stat status;
+	bool outdated;
 	int error;
 
 	if (zkf_file_find(known->dev, known->ino, known->kind) || fstat(fd, &status))
@@ -170,16 +171,16 @@ static void file_known(const struct zkf_state_file *known, int fd)
 	}
 	lock->on_loss = rule ? rule->on_loss : ZKF_LOSS_FREEZE;
 	/* By another name, or none, in the rules of today: until its last unlock only. */
-	lock->keep_ns = rule && !rule->excluded && rule->group == known->group &&
-	                                zkf_rule_znode(rule, known->path, strlen(known->path), name) > 0 &&
-	                                !strcmp(name, known->lock)
-	                        ? rule->keep_ms * ZKF_NS_PER_MS
-	                        : 0;
+	outdated = !rule || rule->excluded || rule->group != known->group ||
+	           zkf_rule_znode(rule, known->path, strlen(known->path), name) <= 0 || strcmp(name, known->lock) != 0;
+	lock->keep_ns = outdated ? 0 : rule->keep_ms * ZKF_NS_PER_MS;
 	zkf_lock_touch(lock);
 	error = zkf_file_open(&file, lock, fd, &status, known->path, known->kind);
-	if (error == -ENOMEM)
+	if (!error)
+		file->outdated = outdated;
+	else if (error == -ENOMEM)
 		out_of_memory();
-	else if (error)
+	else
 		zkf_log(ZKF_LOG_WARN, "adopt path=%s error=\"can't be opened\"", known->path);
 }
 

@@ -33,6 +33,7 @@ struct zkf_file {
 	uint8_t seen_mode; /* what the last real look has found, or been taken since */
 	bool blind;        /* memory ran out while it was looked at: it may be in use */
 	int64_t scan_due_ns; /* not before, all processes are searched again */
+	bool outdated; /* the rules have another lock for it, or none: every request comes to us, until it may change */
 	bool guessed; /* in_use is "all, exclusive" because the kernel could not be asked, or had too much to tell */
 };
 

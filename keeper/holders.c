@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/kcmp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,21 @@ bool zkf_thread_lives(const struct zkf_thread *thread)
 bool zkf_thread_process_lives(const struct zkf_thread *thread)
 {
 	return thread->pid > 0 && process_start(thread->pid) == thread->process_start;
+}
+
+bool zkf_process_has_ended(int32_t pid)
+{
+	struct pollfd end = {.events = POLLIN};
+	bool ended;
+
+	if (pid <= 0)
+		return false;
+	end.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (end.fd < 0)
+		return errno == ESRCH;
+	ended = poll(&end, 1, 0) == 1;
+	close(end.fd);
+	return ended;
 }
 
 bool zkf_process_is_single(int32_t pid)

@@ -38,6 +38,8 @@ bool zkf_thread_same(const struct zkf_thread *a, const struct zkf_thread *b);
 bool zkf_thread_lives(const struct zkf_thread *thread);
 /* zkf_thread_process_lives - the process, with or without that thread */
 bool zkf_thread_process_lives(const struct zkf_thread *thread);
+/* zkf_process_has_ended - reaped or not; false also if that can't be told */
+bool zkf_process_has_ended(int32_t pid);
 /* zkf_process_is_single - has it one thread only?  False also if that can't be told. */
 bool zkf_process_is_single(int32_t pid);
 

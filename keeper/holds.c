@@ -113,6 +113,19 @@ void zkf_holds_forget(struct zkf_file *file)
 		hold_end(file, file->holds);
 }
 
+/*
+ * Is it about what the new one is about?  Through one descriptor there is one lock.  Records are the process's through any
+ * of its descriptors: of another thread that lives it had none in the way when the new one was let in, whatever is on
+ * record of it (a keeper that follows reads of all that ever were).
+ */
+static bool is_about(const struct zkf_hold *hold, const struct zkf_owner *owner, const struct zkf_hold *like)
+{
+	if (hold->owner->key.thread.pid != owner->key.thread.pid || hold->posix != like->posix)
+		return false;
+	return hold->fd == like->fd || (hold->posix && hold->owner != owner && modes_conflict(hold->mode, like->mode) &&
+	                                zkf_thread_lives(&hold->owner->key.thread));
+}
+
 /* Memory is out: then the lock is one that no hold explains, which is safe. */
 static void hold_add(struct zkf_file *file, const struct zkf_thread *thread, struct zkf_hold like)
 {
@@ -122,10 +135,10 @@ static void hold_add(struct zkf_file *file, const struct zkf_thread *thread, str
 	if (!owner)
 		return;
 	owner->count++; /* it must not go with its last hold here */
-	/* Through one descriptor there is one lock: only shared ones may have been taken by several threads. */
+	/* Only shared ones may have been taken by several threads. */
 	for (hold = file->holds; hold; hold = next) {
 		next = hold->next;
-		if (hold->owner->key.thread.pid != thread->pid || hold->fd != like.fd || hold->posix != like.posix)
+		if (!is_about(hold, owner, &like))
 			continue;
 		if (hold->owner == owner && hold->start < like.start)
 			like.start = hold->start;

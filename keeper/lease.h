@@ -76,6 +76,8 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
 #define ZKF_POLL_MAX_MS 50
 #define ZKF_POLL_SLOW_MS 250  /* after ZKF_POLL_SLOW_AFTER_MS: a job of hours need not be looked at 20 times a second */
 #define ZKF_POLL_SLOW_AFTER_MS 10000
+/* A call that lasts longer is asked this often whether its caller lives. */
+#define ZKF_CALLER_MS 200
 /* After this long of waiting the holder's claim says who it is, for `zkflock list`. */
 #define ZKF_TELL_AFTER_MS 500
 /* While a recall lasts, the queue is read again this often: shared cover has no watch that tells when the writer left. */

@@ -590,12 +590,30 @@ static void claims_gone(struct zkf_lock *lock)
 		zkf_loss_lock(lock);
 }
 
+/*
+ * A child that another thread of the caller's has forked during the call has a copy of the conversation, so that a caller
+ * who is killed does not hang up: nobody would ever take or give back what it is let in to.
+ */
+static void callers_check(const struct zkf_lock *lock)
+{
+	int64_t now = zkf_now_ns();
+
+	for (struct zkf_demand *demand = lock->demands; demand; demand = demand->next) {
+		if (now < demand->caller_due_ns)
+			continue;
+		if (demand->caller_due_ns && zkf_process_has_ended(demand->pid))
+			demand->hang_up(demand);
+		demand->caller_due_ns = now + ZKF_CALLER_MS * ZKF_NS_PER_MS;
+	}
+}
+
 static void step(struct zkf_lock *lock)
 {
 	struct zkf_demand *next;
 	bool usable = zkf_session_usable();
 
 	step_number++;
+	callers_check(lock);
 	claims_gone(lock);
 	if (usable) {
 		serve_batch(lock);

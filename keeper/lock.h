@@ -129,6 +129,9 @@ struct zkf_demand {
 	struct zkf_zk_op *waiting_op;
 	/* Says WAITING to who wants to know, and nothing has changed; else NULL. */
 	void (*tell)(struct zkf_demand *demand, const struct zkf_reply *reply);
+	int64_t caller_due_ns; /* when it is next looked whether the caller lives */
+	/* Ends the conversation, from the loop's next round on; implemented by server.c. */
+	void (*hang_up)(struct zkf_demand *demand);
 	/* Answers; implemented by server.c.  After any but COVERED the demand is gone. */
 	void (*answer)(struct zkf_demand *demand, const struct zkf_reply *reply);
 };

@@ -485,7 +485,7 @@ void zkf_recall_publish(struct zkf_lock *lock)
 	watch = (some && (lock->recalled || !lock->keep_ns)) || waits_for_local(lock);
 	ask = some && (lock->recalled || !lock->keep_ns || several || writer_waits(lock) || waits_for_local(lock));
 	for (struct zkf_file *file = lock->files; file; file = file->next) {
-		zkf_publish_state(file->slot, published_mode(lock), ask, lock->reduced);
+		zkf_publish_state(file->slot, published_mode(lock), ask || (some && file->outdated), lock->reduced);
 		zkf_file_watch(file, watch);
 	}
 	lock->reduced = false;

@@ -111,6 +111,13 @@ static void demand_answered(struct zkf_demand *demand, const struct zkf_reply *r
 	zkf_server_send(conversation, reply, NULL);
 }
 
+/* The other end may be kept open by a child of the caller's: what ends it is our own, which is read as a hang-up. */
+static void demand_hang_up(struct zkf_demand *demand)
+{
+	shutdown(((struct zkf_conversation *)((char *)demand - offsetof(struct zkf_conversation, demand)))->source.fd,
+	         SHUT_RDWR);
+}
+
 /* What does not arrive was for people only. */
 static void demand_told(struct zkf_demand *demand, const struct zkf_reply *reply)
 {
@@ -181,6 +188,7 @@ static struct zkf_file *file_for(struct zkf_lock **lock, uint32_t kind, int fd, 
 		file = NULL;
 	}
 	if (file) {
+		file->outdated = file->lock != *lock;
 		*lock = file->lock;
 		return file;
 	}
@@ -234,6 +242,7 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 	demand->start = request->start;
 	demand->end = request->end;
 	demand->answer = demand_answered;
+	demand->hang_up = demand_hang_up;
 	demand->tell = request->flags & ZKF_FLAG_TELL ? demand_told : NULL;
 	demand->convert_fd = -1;
 	demand->fd = request->fd;
@@ -480,9 +489,11 @@ static void file_by_new_rules(struct zkf_file *file)
 
 	if (rule && !rule->excluded && rule->group == (lock->key.kind == ZKF_GROUP) &&
 	    zkf_rule_znode(rule, file->path, bytes, encoded) > 0 && strcmp(encoded, lock->key.name) == 0) {
+		file->outdated = false;
 		lock->on_loss = rule->on_loss;
 		lock->keep_ns = rule->keep_ms * ZKF_NS_PER_MS;
 	} else {
+		file->outdated = true; /* other files of the lock may keep it */
 		lock->keep_ns = 0;
 	}
 	zkf_lock_touch(lock);

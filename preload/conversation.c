@@ -270,7 +270,7 @@ int zkf_conversation_ask(const struct zkf_conversation *conversation, const stru
 void zkf_conversation_close(struct zkf_conversation *conversation)
 {
 	if (conversation->fd >= 0)
-		zkf_real_close(conversation->fd);
+		zkf_real_hang_up(conversation->fd);
 	conversation->fd = -1;
 }
 

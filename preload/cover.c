@@ -12,6 +12,7 @@
  *     ASK      nothing taken     COVERED, kernel lock, cover still good     -> DONE 0
  *                                COVERED, kernel lock, cover gone           -> CONFIRM
  *                                COVERED, kernel refuses                    -> DONE with its error
+ *                                COVERED, kernel would block, cover gone    -> ASK
  *                                BUSY                                       -> DONE -EWOULDBLOCK
  *                                UNMAPPED, LOCAL                            -> kernel lock, DONE
  *                                FAILED, no keeper                          -> DONE with the error
@@ -163,7 +164,7 @@ static const struct zkf_page *page_of(const char *directory, const struct zkf_re
  * I4, step 3 on the program's side.  Only generations are compared: while the conversation is open a recall may begin,
  * but takes nothing.  The fence pairs with the keeper's between "recalled" and its look at the kernel's locks.
  */
-static bool still_covered(const struct zkf_page *page, const struct zkf_reply *reply)
+static bool same_generation(const struct zkf_page *page, const struct zkf_reply *reply)
 {
 	uint64_t state;
 
@@ -171,7 +172,12 @@ static bool still_covered(const struct zkf_page *page, const struct zkf_reply *r
 		return false;
 	atomic_thread_fence(memory_order_seq_cst);
 	state = atomic_load(&page->slots[reply->slot].state);
-	return ZKF_STATE_GENERATION(state) == ZKF_STATE_GENERATION(reply->state) && zkf_page_leased(page);
+	return ZKF_STATE_GENERATION(state) == ZKF_STATE_GENERATION(reply->state);
+}
+
+static bool still_covered(const struct zkf_page *page, const struct zkf_reply *reply)
+{
+	return same_generation(page, reply) && zkf_page_leased(page);
 }
 
 /* The rule says what to do without a keeper. */
@@ -201,6 +207,9 @@ static enum zkf_step take_covered(struct zkf_lock *lock, const struct zkf_conver
 	zkf_holdings_read(&lock->before, lock->fd, lock->dev, lock->ino, lock->kind, lock->flags & ZKF_FLAG_OFD, lock->start,
 	                  lock->end);
 	*result = kernel_lock(lock, conversation->fd);
+	/* If the pin was taken from us (we were slow, or the keeper died), it may have been the keeper's trial lock. */
+	if (*result == -EWOULDBLOCK && lock->kind == ZKF_FLOCK && !same_generation(page, reply))
+		return ZKF_STEP_ASK;
 	if (*result)
 		return ZKF_STEP_DONE;
 	return still_covered(page, reply) ? ZKF_STEP_DONE : ZKF_STEP_CONFIRM;

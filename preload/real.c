@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/single_threaded.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -72,7 +73,7 @@ static void close_conversation(void *arg)
 	const int *fd = arg;
 
 	if (*fd >= 0)
-		zkf_real_close(*fd);
+		zkf_real_hang_up(*fd);
 }
 
 /*
@@ -146,6 +147,12 @@ int zkf_real_socket(int type)
 	long fd = negative_errno(syscall(SYS_socket, AF_UNIX, type | SOCK_CLOEXEC, 0));
 
 	return fd < 0 ? (int)fd : zkf_real_raise((int)fd);
+}
+
+void zkf_real_hang_up(int fd)
+{
+	syscall(SYS_shutdown, fd, SHUT_RDWR);
+	syscall(SYS_close, fd);
 }
 
 void zkf_real_close(int fd)

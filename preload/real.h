@@ -88,6 +88,13 @@ int zkf_real_socket(int type);
 int zkf_real_raise(int fd);
 
 void zkf_real_close(int fd);
+
+/*
+ * zkf_real_hang_up - close a conversation, also the copy that a child has which another thread has forked meanwhile
+ *
+ * Close-on-exec does not help against a child that does not exec: to the keeper the call would go on as long as it lives.
+ */
+void zkf_real_hang_up(int fd);
 ssize_t zkf_real_read(int fd, void *buffer, size_t bytes);
 ssize_t zkf_real_write(int fd, const void *buffer, size_t bytes);
 
