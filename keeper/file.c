@@ -86,6 +86,18 @@ void zkf_file_note_again(void)
 	zkf_state_files_restart(note_all, true);
 }
 
+int zkf_file_note(const struct zkf_file *file)
+{
+	int error;
+
+	zkf_state_files_restart(note_all, false);
+	error = note(file);
+	if (error)
+		zkf_log(ZKF_LOG_ERROR, "file note path=%s error=\"%s\" why=\"a keeper that follows would not find it\"", file->path,
+		        strerror(-error));
+	return error;
+}
+
 int zkf_file_open(struct zkf_file **made, struct zkf_lock *lock, int passed_fd, const struct stat *status,
                   const char *path, uint32_t kind)
 {
@@ -118,10 +130,6 @@ int zkf_file_open(struct zkf_file **made, struct zkf_lock *lock, int passed_fd, 
 		goto failed;
 	file->next = lock->files;
 	lock->files = file;
-	zkf_state_files_restart(note_all, false);
-	error = note(file);
-	if (error)
-		zkf_log(ZKF_LOG_WARN, "file note path=%s error=%d why=\"a keeper that follows may not find it\"", path, -error);
 	*made = file;
 	return 0;
 failed:

@@ -100,6 +100,13 @@ int32_t zkf_file_holder(const struct zkf_file *file);
  */
 int zkf_file_holders(const struct zkf_file *file, int64_t start, int64_t end, uint8_t mode, int32_t *pids, int most);
 
+/*
+ * zkf_file_note - write a new file down for a keeper that follows, before anything is claimed for it
+ *
+ * Returns 0, or a negative errno: then nobody may lock it, since a lock would be lost with this keeper.
+ */
+int zkf_file_note(const struct zkf_file *file);
+
 /* zkf_file_note_again - write the list for a keeper that follows anew, with what is known now */
 void zkf_file_note_again(void);
 

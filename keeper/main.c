@@ -238,6 +238,8 @@ static int start_parts(int directory, const char *path)
 	error = zkf_publish_init(directory, everybody ? 0644 : 0600);
 	if (error)
 		return give_up(EXIT_TROUBLE, "%s/page: %s", path, strerror(-error));
+	if (zkf_publish_other_boot())
+		zkf_state_forget_processes();
 	error = zkf_zk_init();
 	if (!error)
 		error = zkf_file_init();

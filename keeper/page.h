@@ -27,6 +27,8 @@
 
 #define ZKF_PAGE_MAGIC 0x5a4b4650u /* "ZKFP" */
 #define ZKF_PAGE_VERSION 1u
+#define ZKF_BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
+#define ZKF_BOOT_ID_BYTES 36
 #define ZKF_SLOT_COUNT 16384u /* a power of two; twice the number of files that a keeper keeps */
 #define ZKF_SLOT_PROBES 64u   /* a file's slot is one of these many from its hash on */
 
@@ -42,7 +44,12 @@ struct zkf_page_header {
 	_Atomic uint32_t config_generation; /* raised when the keeper has read new rules */
 	/* The keeper's own: the last lease of a former one, until this one has a lease itself. */
 	_Atomic int64_t inherited_deadline_ns;
-	uint8_t unused[4096 - 40];
+	/*
+	 * Which run of the machine the deadlines are of, as /proc/sys/kernel/random/boot_id has it: in a directory that is
+	 * no tmpfs the page outlives the machine's end, and CLOCK_BOOTTIME begins again below its deadline.
+	 */
+	char boot_id[ZKF_BOOT_ID_BYTES];
+	uint8_t unused[4096 - 40 - ZKF_BOOT_ID_BYTES];
 };
 
 /*

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -19,9 +20,36 @@ static struct zkf_page *page;
 
 static int64_t inherited_ns;
 
+static bool other_boot;
+
 int64_t zkf_publish_inherited_ns(void)
 {
 	return inherited_ns;
+}
+
+/* A page without an id is of a keeper that knew none, and is taken for this run's: to lose what it says would be worse. */
+static int page_date(void)
+{
+	char now[ZKF_BOOT_ID_BYTES];
+	int fd = open(ZKF_BOOT_ID_FILE, O_RDONLY | O_CLOEXEC);
+	ssize_t bytes = fd < 0 ? -1 : read(fd, now, sizeof(now));
+
+	if (fd >= 0)
+		close(fd);
+	if (bytes != (ssize_t)sizeof(now))
+		return -ENODATA;
+	other_boot = *page->header.boot_id && memcmp(page->header.boot_id, now, sizeof(now)) != 0;
+	if (other_boot) {
+		atomic_store(&page->header.lease_deadline_ns, 0);
+		atomic_store(&page->header.inherited_deadline_ns, 0);
+	}
+	memcpy(page->header.boot_id, now, sizeof(now));
+	return 0;
+}
+
+bool zkf_publish_other_boot(void)
+{
+	return other_boot;
 }
 
 static void page_take_over(void)
@@ -69,6 +97,8 @@ int zkf_publish_init(int directory_fd, int mode)
 	if (page == MAP_FAILED)
 		goto failed;
 	close(fd);
+	if (page_date())
+		return -ENODATA;
 	page_take_over();
 	if (page->header.magic != ZKF_PAGE_MAGIC || page->header.version != ZKF_PAGE_VERSION || !page->header.page_id) {
 		uint64_t id = 0;

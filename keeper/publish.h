@@ -21,9 +21,13 @@
  *
  * Every generation is raised and every cover withdrawn first: what a former keeper published is void from here on.
  *
- * Returns 0 or a negative errno of open, ftruncate, mmap, getrandom.
+ * Returns 0, -ENODATA (/proc/sys/kernel/random/boot_id can't be read), or a negative errno of open, ftruncate, mmap,
+ * getrandom.
  */
 int zkf_publish_init(int directory_fd, int mode);
+
+/* zkf_publish_other_boot - was the page of a former run of the machine? */
+bool zkf_publish_other_boot(void);
 
 uint64_t zkf_publish_page_id(void);
 /* zkf_publish_inherited_ns - the lease that a former keeper had published, 0: none */

@@ -193,6 +193,11 @@ static struct zkf_file *file_for(struct zkf_lock **lock, uint32_t kind, int fd, 
 		return file;
 	}
 	error = zkf_file_open(&file, *lock, fd, status, path, kind);
+	if (!error) {
+		error = zkf_file_note(file);
+		if (error)
+			zkf_file_free(file);
+	}
 	if (error == -ENFILE || error == -EMFILE)
 		zkf_lock_give_back_some();
 	errno = -error;
@@ -305,7 +310,7 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 	lock = lock_for(rule, rule->group ? ZKF_GROUP : request->kind, path, bytes);
 	file = lock ? file_for(&lock, request->kind, fd, &status, path) : NULL;
 	if (!file) {
-		snprintf(why, sizeof(why), "the keeper can't open the file itself: %s", strerror(errno));
+		snprintf(why, sizeof(why), "the keeper can't take the file up: %s", strerror(errno));
 		answer(conversation, ZKF_FAILED, ENOLCK, why);
 		zkf_log(ZKF_LOG_WARN, "server refuse path=%s pid=%d why=\"%s\"", path, conversation->peer.pid, why);
 		if (lock)

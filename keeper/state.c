@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../mapping/name.h"
@@ -31,6 +32,7 @@ static struct list {
 	const char *name;
 	int fd;
 	size_t added;
+	bool failed; /* a line could not be added since the list was begun anew */
 } files = {.name = "files", .fd = -1}, promises = {.name = "promises", .fd = -1};
 
 void zkf_state_init(int directory_fd)
@@ -105,14 +107,27 @@ int zkf_state_session_load(struct zkf_state_session *session)
 
 static int append(struct list *list, const char *line, size_t bytes)
 {
+	struct stat status;
+	ssize_t written;
+	int error;
+
 	if (list->fd < 0)
 		list->fd = openat(directory, list->name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (list->fd < 0)
+	if (list->fd < 0) {
+		list->failed = true;
 		return -errno;
-	if (write(list->fd, line, bytes) != (ssize_t)bytes)
-		return errno ? -errno : -EIO;
-	list->added++;
-	return 0;
+	}
+	written = write(list->fd, line, bytes);
+	if (written == (ssize_t)bytes) {
+		list->added++;
+		return 0;
+	}
+	error = written < 0 ? -errno : -ENOSPC;
+	list->failed = true;
+	/* A part of a line would spoil the next one as well. */
+	if (written > 0 && (fstat(list->fd, &status) || ftruncate(list->fd, status.st_size - written)))
+		zkf_log(ZKF_LOG_ERROR, "state file=%s error=\"%s\"", list->name, strerror(errno));
+	return error;
 }
 
 /* The path may hold any byte: it is hexadecimal. */
@@ -206,7 +221,10 @@ void zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promis
 		fclose(in);
 }
 
-/* Begins a list anew.  Under another name first: a crash in between must find the old one whole. */
+/*
+ * Begins a list anew.  Under another name first: a crash in between must find the old one whole, and so must whoever comes
+ * after a disk was too full for the new one.
+ */
 static void restart(struct list *list, void (*add_all)(void))
 {
 	char fresh[32];
@@ -216,9 +234,16 @@ static void restart(struct list *list, void (*add_all)(void))
 		close(list->fd);
 	list->fd = openat(directory, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	list->added = 0;
-	add_all();
-	if (renameat(directory, fresh, directory, list->name))
-		zkf_log(ZKF_LOG_WARN, "state rename error=\"%s\"", strerror(errno));
+	list->failed = false;
+	if (list->fd >= 0)
+		add_all();
+	if (list->fd >= 0 && !list->failed && !renameat(directory, fresh, directory, list->name))
+		return;
+	zkf_log(ZKF_LOG_WARN, "state file=%s error=\"can't be written anew: %s\"", list->name, strerror(errno));
+	if (list->fd >= 0)
+		close(list->fd);
+	list->fd = -1; /* the next record opens the old one */
+	unlinkat(directory, fresh, 0);
 }
 
 void zkf_state_files_restart(void (*add_all)(void), bool now)
@@ -231,6 +256,12 @@ void zkf_state_promises_restart(void (*add_all)(void), bool now)
 {
 	if (promises.added >= FILES_RESTART || now)
 		restart(&promises, add_all);
+}
+
+void zkf_state_forget_processes(void)
+{
+	unlinkat(directory, promises.name, 0);
+	unlinkat(directory, "stopped", 0);
 }
 
 int zkf_state_stopped_save(const struct zkf_state_process *processes, size_t count)

@@ -2,8 +2,8 @@
  * keeper/state.h - what a keeper leaves to its successor, in the runtime directory
  *
  * Answers for: the files "session" (id, password and servers, 0600), "files" (which inode is which lock), "promises" (which
- *              thread was let in to a group) and "stopped" (whom we stopped).  They live on tmpfs: a machine that has
- *              restarted has neither holders nor a session.
+ *              thread was let in to a group) and "stopped" (whom we stopped).  They should live on tmpfs:
+ *              a machine that has restarted has no holders, and its clock and its process numbers begin again.
  * Does not:    keep holders: the kernel knows them.  It does not know threads, hence the promises.
  * Threads:     the loop's; main's before.
  * SPDX-License-Identifier: Apache-2.0
@@ -66,6 +66,9 @@ int zkf_state_promise_add(const struct zkf_state_promise *promise);
 void zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promise));
 /* zkf_state_promises_restart - as zkf_state_files_restart */
 void zkf_state_promises_restart(void (*add_all)(void), bool now);
+
+/* zkf_state_forget_processes - the machine has started again: their numbers are others' now */
+void zkf_state_forget_processes(void);
 
 struct zkf_state_process {
 	int32_t pid;

@@ -154,7 +154,7 @@ static const struct zkf_page *page_of(const char *directory, const struct zkf_re
 
 	*error = 0;
 	if (!page || page->header.page_id != reply->page_id) {
-		*error = zkf_page_map(directory, false);
+		*error = zkf_page_map(directory, ZKF_PAGE_ANSWERED);
 		page = zkf_page_current();
 	}
 	return !*error && page && page->header.page_id == reply->page_id ? page : NULL;

@@ -53,14 +53,28 @@ static void unmap(const struct zkf_page *page)
 	munmap((void *)(uintptr_t)page, sizeof(*page));
 }
 
-static int check(const struct zkf_page *page, bool leased)
+/* What a machine's former run has left would be believed until its deadline, on a clock that has begun again. */
+static bool of_this_boot(const struct zkf_page *page)
+{
+	char now[ZKF_BOOT_ID_BYTES];
+	int fd = zkf_real_open(ZKF_BOOT_ID_FILE, O_RDONLY);
+	ssize_t bytes;
+
+	if (fd < 0)
+		return false;
+	bytes = zkf_real_read(fd, now, sizeof(now));
+	zkf_real_close(fd);
+	return bytes == (ssize_t)sizeof(now) && !memcmp(page->header.boot_id, now, sizeof(now));
+}
+
+static int check(const struct zkf_page *page, enum zkf_page_want want)
 {
 	/* mmap(2) never gives NULL unless asked to.  NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 	if (page->header.magic != ZKF_PAGE_MAGIC || page->header.version != ZKF_PAGE_VERSION)
 		return page->header.page_id ? -EINVAL : -ENOENT;
-	if (!page->header.page_id || (leased && !zkf_page_leased(page)))
+	if (!page->header.page_id || (want == ZKF_PAGE_LEASED && !zkf_page_leased(page)))
 		return -ENOENT;
-	return 0;
+	return want == ZKF_PAGE_ANSWERED || of_this_boot(page) ? 0 : -ENOENT;
 }
 
 static void publish(const struct zkf_page *page)
@@ -75,7 +89,7 @@ static void publish(const struct zkf_page *page)
 	} while (!atomic_compare_exchange_weak(&current, &old, page));
 }
 
-int zkf_page_map(const char *directory, bool leased)
+int zkf_page_map(const char *directory, enum zkf_page_want want)
 {
 	char path[ZKF_DIRECTORY_BYTES + sizeof("/page")];
 	const struct zkf_page *page = NULL;
@@ -89,7 +103,7 @@ int zkf_page_map(const char *directory, bool leased)
 	zkf_real_close(fd);
 	if (result)
 		return result;
-	result = check(page, leased);
+	result = check(page, want);
 	if (result)
 		unmap(page);
 	else

@@ -19,15 +19,19 @@
 /* zkf_page_current - the page that is mapped, or NULL */
 const struct zkf_page *zkf_page_current(void);
 
+enum zkf_page_want {
+	ZKF_PAGE_ANSWERED, /* the keeper that writes it has just answered us */
+	ZKF_PAGE_FOUND,    /* nobody has: only one of this run of the machine */
+	ZKF_PAGE_LEASED,   /* and only if its lease is valid */
+};
+
 /*
  * zkf_page_map - map the page of a (trusted) runtime directory, unless it is the current one
  *
- * leased  only if its lease is valid: before anybody has talked to a keeper there
- *
- * Returns 0, -ENOENT (no page, or not ready, or not leased), -EPERM (not owned by root or us), -EINVAL (not a page of
+ * Returns 0, -ENOENT (no page, or not ready, or not as wanted), -EPERM (not owned by root or us), -EINVAL (not a page of
  * ours), or what open(2) and mmap(2) say.
  */
-int zkf_page_map(const char *directory, bool leased);
+int zkf_page_map(const char *directory, enum zkf_page_want want);
 
 /*
  * zkf_page_find - the slot of a file and its state word, or NULL

@@ -119,6 +119,17 @@ static struct zkf_lock make_lock(const struct zkf_call *call)
 	return lock;
 }
 
+/* The configuration can't be read any more: a lock that the page alone has given goes back, the owner held nothing there. */
+static int refuse(const struct zkf_call *call, bool held)
+{
+	struct zkf_holdings nothing = { .known = true };
+
+	if (held)
+		zkf_holdings_restore(&nothing, call->fd, ZKF_RECORD, call->ofd,
+		                     call->record.type == F_WRLCK ? ZKF_EXCLUSIVE : ZKF_SHARED, call->start, call->end);
+	return zkf_refuse(call->fd, &call->st);
+}
+
 /* held: by the page, on the range that was resolved then */
 static int record_lock(struct zkf_call *call, bool held)
 {
@@ -127,15 +138,13 @@ static int record_lock(struct zkf_call *call, bool held)
 
 	if (result)
 		return result;
+	if (call->verdict == ZKF_VERDICT_REFUSE)
+		return refuse(call, held);
 	lock = make_lock(call);
 	lock.start = call->start;
 	lock.end = call->end;
 	lock.before.known = held; /* nothing */
-	if (call->verdict != ZKF_VERDICT_REFUSE)
-		return zkf_cover_lock(&lock, held);
-	if (held)
-		zkf_holdings_restore(&lock.before, lock.fd, ZKF_RECORD, call->ofd, lock.mode, lock.start, lock.end);
-	return zkf_refuse(call->fd, &call->st);
+	return zkf_cover_lock(&lock, held);
 }
 
 static int record_unlock(const struct zkf_call *call)

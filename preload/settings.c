@@ -89,11 +89,12 @@ static void copy_absolute(char *out, size_t capacity, const char *file)
 /* look_in - map the page of one of the runtime directories; where none is leased, of a keeper that has no session */
 static void look_in(const struct zkf_runtime *runtime)
 {
-	int leased, i;
+	static const enum zkf_page_want wants[] = { ZKF_PAGE_LEASED, ZKF_PAGE_FOUND };
+	int want, i;
 
-	for (leased = 1; leased >= 0; leased--)
+	for (want = 0; want < 2; want++)
 		for (i = 0; i < runtime->count; i++)
-			if (!zkf_runtime_trust(runtime->paths[i]) && !zkf_page_map(runtime->paths[i], leased))
+			if (!zkf_runtime_trust(runtime->paths[i]) && !zkf_page_map(runtime->paths[i], wants[want]))
 				return;
 }
 

@@ -149,4 +149,37 @@ test_a_trial_lock_is_nobody() {
 # asks PID - has it a conversation?
 asks() { find "/proc/$1/fd" -lname 'socket:*' | grep -q .; }
 
+# A runtime directory that is no tmpfs outlives the machine's end, the clock of the lease does not.
+test_the_machine_has_started_again() {
+	local keeper guard
+	host reborn
+	hold reborn boot.lock && end "$holder"
+	keeper=$(keeper_pid reborn)
+	guard=$(sed -n 's/^PPid:.//p' "/proc/$keeper/status")
+	assertEquals 'a keeper and its guard' zkflockd "$(cat "/proc/$guard/comm")"
+	kill -KILL "$guard" "$keeper"
+	assertTrue 'the end' "wait_until 5 gone $keeper"
+	"$PYTHON" - "$T/reborn/run/page" <<-'END'
+		import struct, sys, time
+		with open(sys.argv[1], "r+b") as page:
+		    page.seek(16)
+		    page.write(struct.pack("q", time.clock_gettime_ns(time.CLOCK_BOOTTIME) + 10**12))
+		    page.seek(40)
+		    page.write(b"4bf29d6a-0000-4000-8000-000000000000\n")
+	END
+	hold beta boot.lock
+	assertEquals 'who asks now' busy "$(try reborn boot.lock)"
+	end "$holder"
+}
+
+# A keeper that follows finds a file by what this one has written down: where that can't be done nobody gets the lock.
+test_what_can_not_be_written_down_is_not_locked() {
+	host full
+	mkdir "$T/full/run/files"
+	assertEquals 'a new file' ENOLCK "$(try full full.lock)"
+	assertTrue 'the log says why' 'grep -q "file note path=.*full.lock error=" "$T/full/run/log"'
+	rmdir "$T/full/run/files"
+	assertEquals 'and later' granted "$(try full full.lock)"
+}
+
 . shunit2
