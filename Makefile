@@ -35,6 +35,8 @@ LIBRARY_CFLAGS := -U_FORTIFY_SOURCE -fPIC -DZKF_SBINDIR='"$(PREFIX)/sbin"' $(LIB
 BASE_LDFLAGS := -Wl,-z,defs,-z,relro,-z,now
 
 # Not name.c: the keeper makes the lock names, and libmd stays out of other people's programs.
+# Every program maps the library: few and small segments.  The grammar runs once in a program.
+SMALL := -Os
 LIBRARY_SOURCES := $(wildcard preload/*.c) $(filter-out mapping/name.c,$(wildcard mapping/*.c))
 KEEPER_SOURCES := $(wildcard keeper/*.c mapping/*.c)
 CLI_SOURCES := $(wildcard cli/*.c mapping/*.c)
@@ -114,7 +116,7 @@ define install_missing
 endef
 
 $(BUILD)/libzkflock.so: $(library_objects) preload/libzkflock.map
-	$(CC) -shared -Wl,-soname,libzkflock.so -Wl,--version-script=preload/libzkflock.map $(BASE_LDFLAGS) \
+	$(CC) -shared -Wl,-soname,libzkflock.so -Wl,--version-script=preload/libzkflock.map -Wl,-z,noseparate-code $(BASE_LDFLAGS) \
 		-o $@ $(library_objects) $(CFLAGS) $(LDFLAGS)
 
 $(BUILD)/zkflockd: $(keeper_objects)
@@ -126,7 +128,7 @@ $(BUILD)/zkflock: $(cli_objects)
 
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) $(LIBRARY_CFLAGS) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(CC) $(BASE_CFLAGS) $(LIBRARY_CFLAGS) $(if $(findstring mapping/,$<),$(SMALL)) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)

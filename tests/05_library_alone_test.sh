@@ -78,7 +78,7 @@ test_glibc_2_34_suffices() {
 # It is in every program: what each has for itself counts, and what they share.
 test_is_small() {
 	strip -o "$T/stripped.so" "$LIBRARY"
-	assertTrue "$(stat -c %s "$T/stripped.so") bytes" "[ $(stat -c %s "$T/stripped.so") -lt 98304 ]"
+	assertTrue "$(stat -c %s "$T/stripped.so") bytes" "[ $(stat -c %s "$T/stripped.so") -lt 65536 ]"
 	assertTrue 'private memory' "[ $(size "$LIBRARY" | awk 'NR == 2 { print $2 + $3 }') -lt 4096 ]"
 }
 
