@@ -22,6 +22,7 @@
 #include "claim.h"
 #include "fault.h"
 #include "file.h"
+#include "guard.h"
 #include "holds.h"
 #include "lease.h"
 #include "log.h"
@@ -122,6 +123,7 @@ static void process_search(const char *pid)
 	char path[64];
 	DIR *directory;
 
+	zkf_guard_progress();
 	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
 	directory = opendir(path);
 	while (directory && (entry = readdir(directory)) != NULL)
@@ -190,6 +192,7 @@ static void file_adopt(const struct zkf_state_file *known)
 	struct zkf_lock *lock;
 	int fd;
 
+	zkf_guard_progress();
 	if (known->kind > ZKF_RECORD || zkf_file_find(known->dev, known->ino, known->kind))
 		return;
 	lock = zkf_lock_get(known->group ? ZKF_GROUP : known->kind, known->lock);
@@ -204,6 +207,23 @@ static void file_adopt(const struct zkf_state_file *known)
 		missing_add(known);
 	if (fd >= 0)
 		close(fd);
+}
+
+static void file_adopt_blindly(const struct zkf_state_file *known)
+{
+	const struct zkf_rule *rule = zkf_config_match(rules, known->path, strlen(known->path));
+	struct zkf_lock *lock = zkf_lock_get(known->group ? ZKF_GROUP : known->kind, known->lock);
+
+	if (!lock || zkf_file_know(lock, known->dev, known->ino, known->kind))
+		zkf_log(ZKF_LOG_ERROR, "adopt path=%s error=\"out of memory\"", known->path);
+	else
+		lock->on_loss = rule ? rule->on_loss : ZKF_LOSS_FREEZE;
+}
+
+void zkf_adopt_blindly(const struct zkf_config *config)
+{
+	rules = config;
+	zkf_state_files_each(file_adopt_blindly);
 }
 
 void zkf_adopt_files(const struct zkf_config *config)

@@ -21,6 +21,13 @@
 void zkf_adopt_files(const struct zkf_config *config);
 
 /*
+ * zkf_adopt_blindly - know them without a look at them, for zkf_loss_at_once and nothing else
+ *
+ * What is on a file system that hangs must keep nobody from stopping the holders of other locks.
+ */
+void zkf_adopt_blindly(const struct zkf_config *config);
+
+/*
  * zkf_adopt_claims - find the claims of all known locks, now that the session is connected again
  *
  * done  called when each is known to be granted or to wait; until then nothing may be granted

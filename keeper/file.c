@@ -141,6 +141,24 @@ failed:
 	return error;
 }
 
+int zkf_file_know(struct zkf_lock *lock, uint64_t dev, uint64_t ino, uint32_t kind)
+{
+	struct zkf_file *file;
+
+	if (zkf_file_find(dev, ino, kind))
+		return 0;
+	file = zkf_calloc(1, sizeof(*file));
+	if (!file)
+		return -ENOMEM;
+	file->key.dev = dev;
+	file->key.ino = ino;
+	file->key.kind = kind;
+	file->lock = lock;
+	file->fd = -1;
+	file->slot = ZKF_NO_SLOT;
+	return enter(file);
+}
+
 void zkf_file_free(struct zkf_file *file)
 {
 	struct zkf_file **at = &file->lock->files;

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "guard.h"
+
 #define NS_PER_S INT64_C(1000000000)
 #define EVENTS_AT_ONCE 64
 
@@ -196,7 +198,9 @@ int zkf_loop_run(void)
 		if (stopping)
 			break;
 		timerfd_set();
+		zkf_guard_waiting(true);
 		batch_count = epoll_wait(epoll_fd, batch, EVENTS_AT_ONCE, -1);
+		zkf_guard_waiting(false);
 		if (batch_count < 0) {
 			batch_count = 0;
 			if (errno != EINTR)

@@ -19,6 +19,7 @@
 
 #include "fault.h"
 #include "file.h"
+#include "guard.h"
 #include "lease.h"
 #include "log.h"
 #include "state.h"
@@ -155,6 +156,7 @@ static void process_check(int32_t pid, struct zkf_lock *only, enum event event)
 	char path[40];
 	DIR *directory;
 
+	zkf_guard_progress();
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	directory = opendir(path);
 	while (directory && (entry = readdir(directory)) != NULL) {
@@ -227,6 +229,14 @@ void zkf_loss_doubted(int session_timeout_ms)
 {
 	processes_check(NULL, DOUBTED);
 	zkf_timer_arm(&kill_timer, zkf_now_ns() + zkf_lease_period_ms(session_timeout_ms) / 2 * ZKF_NS_PER_MS);
+}
+
+void zkf_loss_at_once(int session_timeout_ms)
+{
+	zkf_loss_init();
+	processes_check(NULL, DOUBTED);
+	usleep((useconds_t)(zkf_lease_period_ms(session_timeout_ms) / 2 * 1000));
+	processes_check(NULL, KILL_DUE);
 }
 
 void zkf_loss_alive(void)

@@ -27,6 +27,8 @@ void zkf_loss_init(void);
 /* zkf_loss_doubted - the lease is over; session_timeout_ms says how much time there is until the server may act */
 void zkf_loss_doubted(int session_timeout_ms);
 
+/* zkf_loss_at_once - the same in a process without a loop; takes half a heartbeat, for on_loss=kill */
+void zkf_loss_at_once(int session_timeout_ms);
 /* zkf_loss_alive - the session is alive after all */
 void zkf_loss_alive(void);
 

@@ -20,14 +20,13 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "adopt.h"
 #include "deadlock.h"
 #include "fault.h"
 #include "file.h"
+#include "guard.h"
 #include "lock.h"
 #include "log.h"
 #include "loop.h"
@@ -43,7 +42,8 @@
 #define SYSTEM_DIRECTORY "/run/zkflock"
 
 /* Exit codes, documented in zkflockd(8). */
-enum { EXIT_OK = 0, EXIT_TROUBLE = 1, EXIT_USAGE = 2, EXIT_CONFIG = 3, EXIT_AGAIN = 100 /* to the guard only */ };
+enum { EXIT_OK = 0, EXIT_TROUBLE = 1, EXIT_USAGE = 2, EXIT_CONFIG = 3, /* To the guard only: start another; locks are in use. */
+       EXIT_AGAIN = 100, EXIT_LEFT };
 
 /* Written by main. */
 static int ready_fd = -1;
@@ -136,7 +136,7 @@ static int take_directory(int directory)
 
 static void write_pid(int directory)
 {
-	int fd = openat(directory, "pid", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+	int fd = openat(directory, ZKF_STATE_PID, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
 
 	if (fd < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
 		zkf_log(ZKF_LOG_WARN, "keeper pid-file error=\"%s\"", strerror(errno));
@@ -258,6 +258,7 @@ static int start_parts(int directory, const char *path)
 static int serve(int directory, const char *path)
 {
 	int code = start_parts(directory, path), reason;
+	bool left;
 
 	if (code)
 		return code;
@@ -269,97 +270,45 @@ static int serve(int directory, const char *path)
 	if (reason < 0)
 		return give_up(EXIT_TROUBLE, "loop: %s", strerror(-reason));
 	/* With a lock in use the session must live on: a new keeper or its timeout decides, not we. */
-	if (zkf_lock_any_in_use())
+	left = zkf_lock_any_in_use();
+	if (left)
 		zkf_log(ZKF_LOG_WARN, "keeper ended why=\"locks are in use: the session is left to time out\"");
 	else
 		zkf_session_end();
-	unlinkat(directory, "pid", 0);
+	unlinkat(directory, ZKF_STATE_PID, 0);
+	return left ? EXIT_LEFT : EXIT_OK;
+}
+
+/* In the guard: the first keeper is to answer who started it; who starts again later finds the socket. */
+static void keeper_forked(void)
+{
+	if (ready_fd >= 0)
+		close(ready_fd);
+	ready_fd = -1;
+}
+
+/* In a child of the guard, where no keeper lives that could do it. */
+static void loss_without_keeper(int session_timeout_ms)
+{
+	zkf_rules_inherit();
+	zkf_adopt_blindly(zkf_rules_current());
+	zkf_loss_at_once(session_timeout_ms);
+}
+
+/* Returns -1 in the keeper, else the exit code. */
+static int guard(int directory, int lock)
+{
+	static const struct zkf_guard_work work = {keeper_forked, loss_without_keeper, EXIT_AGAIN};
+	int code = zkf_guard_start(zkf_rules_current()->session_timeout_ms, &work);
+
+	if (code == -1)
+		return -1;
+	if (code < 0)
+		return give_up(EXIT_TROUBLE, "guard: %s", strerror(-code));
+	if (code != EXIT_LEFT)
+		return code;
+	zkf_guard_stay(directory, lock, &work);
 	return EXIT_OK;
-}
-
-/* The guard's: the keeper's pid, for its signal handler. */
-static volatile sig_atomic_t kept_pid;
-
-static void guard_forwards(int number)
-{
-	if (kept_pid > 0)
-		kill(kept_pid, number);
-}
-
-/* How long a keeper may be stopped before the guard replaces it; after how long a life its death is the first again. */
-#define STOPPED_MS 500
-#define STEADY_S 60
-
-/*
- * Waits for the keeper's end; returns its status.  A keeper that is stopped (SIGSTOP) is as good as dead: nobody moves the
- * lease, and when it runs out nobody stops the holders.  It is killed, unless it goes on at once; the next one takes over.
- */
-static int keeper_wait(pid_t pid)
-{
-	const struct timespec pause = {.tv_nsec = STOPPED_MS * ZKF_NS_PER_MS};
-	bool stopped = false;
-	int status;
-
-	for (;;) {
-		pid_t found = waitpid(pid, &status, WUNTRACED | WCONTINUED | (stopped ? WNOHANG : 0));
-
-		if (found < 0 && errno != EINTR)
-			return EXIT_TROUBLE << 8; /* as if it had said so */
-		if (found == pid && (WIFEXITED(status) || WIFSIGNALED(status)))
-			return status;
-		if (found == 0) {
-			zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d action=SIGKILL why=\"it is stopped\"", (int)pid);
-			kill(pid, SIGKILL);
-			stopped = false;
-		} else if (found == pid) {
-			stopped = WIFSTOPPED(status);
-		}
-		if (stopped)
-			nanosleep(&pause, NULL); /* cut short by a signal to be forwarded: killed a little sooner */
-	}
-}
-
-/*
- * Forks the keeper and stays behind to start it again when it dies, because a keeper that is gone can't stop anybody
- * before its session ends.  Returns -1 in the keeper; in the guard, after an orderly end, the exit code.
- */
-static int guard(void)
-{
-	struct sigaction forward = {.sa_handler = guard_forwards};
-	int restarts = 0, status;
-
-	sigaction(SIGTERM, &forward, NULL);
-	sigaction(SIGINT, &forward, NULL);
-	sigaction(SIGHUP, &forward, NULL);
-	for (;;) {
-		int64_t started_ns = zkf_now_ns();
-		pid_t pid = fork();
-
-		if (pid == 0) {
-			signal(SIGTERM, SIG_DFL);
-			signal(SIGINT, SIG_DFL);
-			signal(SIGHUP, SIG_DFL);
-			return -1;
-		}
-		if (pid < 0)
-			return give_up(EXIT_TROUBLE, "fork: %s", strerror(errno));
-		kept_pid = pid;
-		if (ready_fd >= 0) {
-			close(ready_fd); /* the first keeper's to answer; who starts again later finds the socket */
-			ready_fd = -1;
-		}
-		status = keeper_wait(pid);
-		kept_pid = 0;
-		if (WIFEXITED(status) && WEXITSTATUS(status) != EXIT_AGAIN)
-			return WEXITSTATUS(status);
-		if (WIFSIGNALED(status))
-			zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d ended signal=%d action=restart", (int)pid, WTERMSIG(status));
-		/* At once the first times: the lease runs.  One that dies of its own start must not eat the machine. */
-		if (zkf_now_ns() - started_ns > STEADY_S * 1000 * ZKF_NS_PER_MS)
-			restarts = 0;
-		if (++restarts > 5)
-			usleep(restarts < 50 ? (useconds_t)restarts * 20000 : 1000000);
-	}
 }
 
 static void usage(FILE *out)
@@ -430,7 +379,7 @@ int main(int argc, char **argv)
 	srandom((unsigned)getpid() ^ (unsigned)zkf_now_ns()); /* pauses that no two keepers share; after the fork pids differ */
 	raise_file_limit();
 	zkf_state_init(directory);
-	code = guard();
+	code = guard(directory, lock);
 	if (code >= 0)
 		return code;
 	zkf_rules_inherit();

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "claim_text.h"
+#include "guard.h"
 #include "lease.h"
 #include "log.h"
 #include "loop.h"
@@ -140,8 +141,10 @@ static void tell_doubted(void)
 static void doubt_fire(struct zkf_timer *timer)
 {
 	(void)timer;
-	if (zkf_now_ns() >= (inherited_ns ? inherited_ns : deadline_ns))
-		tell_doubted();
+	if (zkf_now_ns() < (inherited_ns ? inherited_ns : deadline_ns))
+		return;
+	tell_doubted();
+	zkf_guard_doubted();
 }
 
 int zkf_session_timeout_ms(void)
@@ -174,6 +177,7 @@ static void lease_extend(int64_t sent_ns)
 	inherited_ns = 0;
 	deadline_ns = until;
 	zkf_publish_lease(deadline_ns);
+	zkf_guard_lease(deadline_ns);
 	zkf_timer_arm(&doubt_timer, deadline_ns);
 	if (!usable && zkf_session_usable()) {
 		usable = true;
@@ -358,6 +362,7 @@ static void session_expired(void)
 	inherited_ns = 0;
 	/* First: holders are dealt with before a close that may take 1.5 s, and whoever has an operation forgets it. */
 	events.lost();
+	zkf_guard_doubted();
 	/* Not before: who follows a keeper that dies in between must find out, too, and deal with who is left. */
 	zkf_state_session_save(NULL);
 	zkf_zk_close(true);
@@ -567,6 +572,7 @@ void zkf_session_start(void)
 		/* There was a lease, and nothing says of which session: its end would come without a word. */
 		zkf_log(ZKF_LOG_ERROR, "session unknown error=\"what a former keeper has left is damaged: its session is lost\"");
 		events.lost();
+		zkf_guard_doubted();
 	}
 	if (!adopting)
 		return;

@@ -21,6 +21,9 @@
 #include "holders.h"
 #include "resolve.h"
 
+/* Names the keeper that runs; there is none where one has ended orderly. */
+#define ZKF_STATE_PID "pid"
+
 /* zkf_state_init - directory_fd stays open as long as the process lives */
 void zkf_state_init(int directory_fd);
 

@@ -93,6 +93,62 @@ test_keeper_and_guard_killed_and_the_session_forgotten() {
 	assertEquals 'beta, when the session has ended' granted "$(wait_for beta forgotten.lock 20)"
 }
 
+# A keeper hangs, as in a system call on a dead file server, and so does every other one.  When the lease is over the guard
+# stops the holder; the keeper that can work again lets it go on, or kills it, if the session has ended.
+test_keepers_that_hang() {
+	local files
+	SESSION_TIMEOUT=5s host hung
+	mkdir "$T/gates"
+	env "ZKFLOCK_CONF=$T/hung/zkflock.conf" "ZKFLOCK_RUNTIME_DIR=$T/hung/run" "LD_PRELOAD=$PROBES/libgate.so" \
+		"ZKF_GATES=$T/gates" "$BUILD/zkflockd" --on-demand </dev/null >/dev/null 2>&1 &
+	wait_until 10 keeper_pid hung >/dev/null
+	hold hung hung.lock || return
+	assertEquals 'kept' granted "$(try hung dead.lock)"
+	touch "$T/gates/hang"
+	spawn beta "$PROBES/lock" -w dead.lock
+	assertTrue 'the holder is stopped' "wait_until 15 is_stopped $holder"
+	assertTrue 'by the guard' 'logged hung "guard lease-over"'
+	files=$(grep -c 'guard keeper .*action=SIGKILL why="it hangs' "$T/hung/run/log")
+	assertTrue "$files keepers were replaced" "[ $files -ge 1 ]"
+	rm "$T/gates/hang"
+	assertTrue 'it goes on, or is killed' "wait_until 15 not_stopped $holder"
+	kill -KILL "$holder"
+	assertEquals 'a lock' granted "$(wait_for hung other.lock 10)"
+	keeper_stop hung
+}
+not_stopped() { ! is_stopped "$1"; }
+
+# A keeper that is told to end while a lock is in use: if no other one follows, the holder is stopped in time.
+test_the_end_of_a_keeper_with_a_lock_in_use() {
+	local guard
+	SESSION_TIMEOUT=5s host ended
+	hold ended ended.lock || return
+	guard=$(ps -o ppid= -p "$(keeper_pid ended)" | tr -d ' ')
+	kill -TERM "$guard"
+	assertTrue 'it ends' "wait_until 5 gone $guard"
+	assertTrue 'the holder is stopped' "wait_until 10 is_stopped $holder"
+	assertEquals 'beta, when the session has ended' granted "$(wait_for beta ended.lock 20)"
+	assertEquals 'the next keeper' granted "$(wait_for ended other.lock 10)"
+	assertTrue 'kills it' "wait_until 10 gone $holder"
+	keeper_stop ended
+}
+
+# ... and if one follows, it is as if nothing had been.
+test_the_end_of_a_keeper_and_another_one() {
+	local guard
+	SESSION_TIMEOUT=5s host restarted
+	hold restarted restarted.lock || return
+	guard=$(ps -o ppid= -p "$(keeper_pid restarted)" | tr -d ' ')
+	kill -TERM "$guard"
+	assertTrue 'it ends' "wait_until 5 gone $guard"
+	assertEquals 'the next keeper' granted "$(wait_for restarted other.lock 10)"
+	assertTrue 'the holder runs on' "never 6 is_stopped $holder"
+	assertEquals 'held' busy "$(try beta restarted.lock)"
+	assertFalse 'nobody stays' 'logged restarted "guard lease-over"'
+	end "$holder"
+	keeper_stop restarted
+}
+
 # ---- clocks ----------------------------------------------------------------------------------------------------------
 
 # clocked HOST - its keeper runs by clocks that the test sets: clocks REALTIME BOOTTIME, seconds away from the true ones

@@ -2,7 +2,8 @@
  * tests/probes/libgate.c - a keeper that stands still where a test wants it to
  *
  * ZKF_GATES names a directory.  While it has a file "request", no request is read; while it has a file "trial", a trial lock
- * that was had is kept, and "taken" is made to say so.  Neither for longer than 5 s.
+ * that was had is kept, and "taken" is made to say so.  Neither for longer than 5 s.  While it has a file "hang", the next
+ * trial lock hangs, for a minute.
  * SPDX-License-Identifier: Apache-2.0
  */
 #define _GNU_SOURCE
@@ -26,15 +27,15 @@ static bool is_shut(const char *gate)
 	return access(path, F_OK) == 0;
 }
 
-static void pass(const char *gate)
+static void pass(const char *gate, int patience_s)
 {
-	for (int i = 0; i < 2500 && is_shut(gate); i++)
+	for (int i = 0; i < patience_s * 500 && is_shut(gate); i++)
 		usleep(2000);
 }
 
 ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
-	pass("request");
+	pass("request", 5);
 	return syscall(SYS_recvmsg, fd, message, flags);
 }
 
@@ -43,11 +44,13 @@ int flock(int fd, int operation)
 	int result = (int)syscall(SYS_flock, fd, operation);
 	char path[512];
 
+	if (operation == (LOCK_EX | LOCK_NB))
+		pass("hang", 60);
 	if (result || operation != (LOCK_EX | LOCK_NB) || !is_shut("trial"))
 		return result;
 	snprintf(path, sizeof(path), "%s/taken", getenv("ZKF_GATES"));
 	close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-	pass("trial");
+	pass("trial", 5);
 	errno = 0;
 	return result;
 }
