@@ -6,6 +6,12 @@ VERSION := 0.1.0
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 CC ?= cc
+# Where the loader's $LIB leads to, so that programs of 32 and of 64 bits find theirs under one name: Debian's multiarch
+# directory, else lib64 or lib.
+MULTIARCH := $(shell $(CC) $(CFLAGS) -print-multiarch 2>/dev/null)
+LIBDIR ?= $(PREFIX)/$(if $(MULTIARCH),lib/$(MULTIARCH),$(if $(wildcard /usr/lib64/libc.so.6),lib64,lib))
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 
 # DEVELOPER=1 makes warnings errors.  SANITIZE=address,undefined (or thread) builds into a directory of its own.
 DEVELOPER ?= 0
@@ -26,12 +32,16 @@ ifeq ($(DEVELOPER),1)
 WARNINGS += -Werror
 endif
 HARDENING := -fno-common -fvisibility=hidden -fstack-protector-strong
-BASE_CFLAGS := -std=gnu11 -O2 -g $(WARNINGS) $(HARDENING) -MMD -MP -I. -D_GNU_SOURCE= -DHASH_NONFATAL_OOM=1 -DZKF_VERSION='"$(VERSION)"' \
-	-DZKF_LIBDIR='"$(PREFIX)/lib"'
+BASE_CFLAGS := -std=gnu11 -O2 -g $(WARNINGS) $(HARDENING) -MMD -MP -I. -D_GNU_SOURCE= -DHASH_NONFATAL_OOM=1 -DZKF_VERSION='"$(VERSION)"'
+# Where it is going to be installed, for those few files that have to know: they are made again when it changes, and
+# nothing else is.  ZKF_LOADER_PREFIX is empty where the loader's $LIB is not known to lead to LIBDIR.
+places := -DZKF_LIBDIR='"$(LIBDIR)"' -DZKF_SBINDIR='"$(PREFIX)/sbin"' \
+	-DZKF_LOADER_PREFIX='"$(if $(MULTIARCH),$(filter $(PREFIX),$(LIBDIR:/lib/$(MULTIARCH)=)))"'
+placed := pic/preload/start obj/cli/run obj/cli/main obj/keeper/main obj/keeper/session
 # FORTIFY pulls *_chk symbols in, which a musl or an older glibc has not: right for our programs, wrong for a library
 # that is preloaded into other people's.
 PROGRAM_CFLAGS := $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2) -fPIE $(PROGRAM_SANITIZE)
-LIBRARY_CFLAGS := -U_FORTIFY_SOURCE -fPIC -DZKF_SBINDIR='"$(PREFIX)/sbin"' $(LIBRARY_SANITIZE)
+LIBRARY_CFLAGS := -U_FORTIFY_SOURCE -fPIC $(LIBRARY_SANITIZE)
 BASE_LDFLAGS := -Wl,-z,defs,-z,relro,-z,now
 
 # Not name.c: the keeper makes the lock names, and libmd stays out of other people's programs.
@@ -54,7 +64,7 @@ probes := $(PROBE_SOURCES:tests/probes/%.c=$(BUILD)/probes/%) $(BUILD)/probes/ac
 
 # What the build and the tests need, as Debian 12 names it.  zookeeper is the server, for tests and demo; it brings java.
 PACKAGES := gcc libc6-dev libzookeeper-mt-dev uthash-dev libmd-dev shunit2 zookeeper util-linux sqlite3 python3 perl \
-	procps strace
+	procps strace dpkg-dev python3-kazoo mandoc
 LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
 
 # Sources are listed and compilers looked up when a Makefile is read, so what needs packages first is made by another
@@ -62,7 +72,8 @@ LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
 remake = +$(MAKE) --no-print-directory
 SHELL := /bin/bash
 
-.PHONY: all probes deps deps-lint check check-model soak bench demo lint format install clean help
+.PHONY: all probes deps deps-lint check check-model soak bench demo lint format install install-library uninstall dist deb \
+	clean help
 all: $(BUILD)/libzkflock.so $(BUILD)/zkflockd $(BUILD)/zkflock ## build the library, the keeper and the tool
 
 probes: $(probes) ## build the tests' small programs
@@ -134,6 +145,13 @@ $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) $(PROGRAM_CFLAGS) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
+$(BUILD)/places: force
+	@mkdir -p $(@D)
+	@echo $(places) $(VERSION) | cmp -s - $@ || echo $(places) $(VERSION) >$@
+$(placed:%=$(BUILD)/%.o): $(BUILD)/places
+$(placed:%=$(BUILD)/%.o): BASE_CFLAGS += $(places)
+.PHONY: force
+
 # Probes play other people's programs, so they are built as those are: no hardening flags of ours, no sanitizer.
 PROBE_CFLAGS := -std=gnu11 -O1 -g -I. $(WARNINGS) -MMD -MP -pthread
 
@@ -150,28 +168,62 @@ $(BUILD)/probes/%: tests/probes/%.c
 	@mkdir -p $(@D)
 	$(CC) $(PROBE_CFLAGS) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) $(PROBE_LIBS)
 
-LINT_CPPFLAGS := $(filter -I% -D%,$(BASE_CFLAGS)) -DZKF_SBINDIR='""'
+LINT_CPPFLAGS := $(filter -I% -D%,$(BASE_CFLAGS) $(places))
 
 lint: ## clang-tidy, cppcheck, shellcheck
 	$(remake) deps-lint
 	clang-tidy --quiet $(C_SOURCES) -- -std=gnu11 -DTHREADED $(LINT_CPPFLAGS)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,performance,portability \
 		--suppress=missingIncludeSystem $(LINT_CPPFLAGS) $(C_SOURCES)
-	shellcheck -x -P tests -e SC1091,SC2013,SC2016,SC2119,SC2120 $(wildcard tests/*.sh tests/run .ci/run)
+	shellcheck -x -P tests -e SC1091,SC2013,SC2016,SC2119,SC2120 $(wildcard tests/*.sh tests/run .ci/run packaging/*)
 
 format: ## show what clang-format would change; FIX=1 changes it
 	$(remake) deps-lint
 	clang-format --style=file $(if $(FIX),-i,--dry-run --Werror) $(C_SOURCES) $(C_HEADERS)
 
+SUBSTITUTE := sed -e 's,@SBINDIR@,$(PREFIX)/sbin,g' -e 's,@BINDIR@,$(PREFIX)/bin,g'
+
 install: all ## install below $(DESTDIR)$(PREFIX); an existing $(SYSCONFDIR)/zkflock.conf stays as it is
-	install -D -m 755 $(BUILD)/libzkflock.so $(DESTDIR)$(PREFIX)/lib/libzkflock.so
+	install -D -m 644 $(BUILD)/libzkflock.so $(DESTDIR)$(LIBDIR)/libzkflock.so
 	install -D -m 755 $(BUILD)/zkflockd $(DESTDIR)$(PREFIX)/sbin/zkflockd
 	install -D -m 755 $(BUILD)/zkflock $(DESTDIR)$(PREFIX)/bin/zkflock
 	for page in man/*.[1-8]; do \
 		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit; done
+	install -D -m 644 conf/zkflock.socket $(DESTDIR)$(UNITDIR)/zkflock.socket
+	$(SUBSTITUTE) conf/zkflock.service.in | install -D -m 644 /dev/stdin $(DESTDIR)$(UNITDIR)/zkflock.service
+	install -D -m 644 conf/zkflock.tmpfiles $(DESTDIR)$(TMPFILESDIR)/zkflock.conf
 	install -d -m 755 $(DESTDIR)$(SYSCONFDIR)/zkflock.conf.d
 	[ -e $(DESTDIR)$(SYSCONFDIR)/zkflock.conf ] || \
 		install -D -m 644 conf/zkflock.conf $(DESTDIR)$(SYSCONFDIR)/zkflock.conf
+
+uninstall: ## remove what install put there; a configuration that was changed stays
+	for page in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/}; done
+	rm -f $(DESTDIR)$(LIBDIR)/libzkflock.so $(DESTDIR)$(PREFIX)/sbin/zkflockd $(DESTDIR)$(PREFIX)/bin/zkflock \
+		$(DESTDIR)$(UNITDIR)/zkflock.socket $(DESTDIR)$(UNITDIR)/zkflock.service \
+		$(DESTDIR)$(TMPFILESDIR)/zkflock.conf
+	! cmp -s conf/zkflock.conf $(DESTDIR)$(SYSCONFDIR)/zkflock.conf || rm -f $(DESTDIR)$(SYSCONFDIR)/zkflock.conf
+	[ ! -d $(DESTDIR)$(SYSCONFDIR)/zkflock.conf.d ] || \
+		rmdir --ignore-fail-on-non-empty $(DESTDIR)$(SYSCONFDIR)/zkflock.conf.d
+
+DISTDIR ?= $(BUILD)/dist
+
+dist: ## zkflock-VERSION.tar.gz in DISTDIR (build/dist), the same bytes for the same commit
+	packaging/dist $(VERSION) $(DISTDIR)
+
+# Paths of the installation are in the binaries: objects of their own.  The library for programs of 32 bits:
+# make deb CC='gcc -m32' DEB_ARCH=i386 LIBRARY_ONLY=1
+DEB_ARCH ?= $(shell dpkg --print-architecture 2>/dev/null)
+LIBRARY_ONLY ?=
+deb_make = $(MAKE) --no-print-directory BUILD=$(BUILD)/deb-$(DEB_ARCH) PREFIX=/usr SYSCONFDIR=/etc \
+	CFLAGS='$(CFLAGS) -ffile-prefix-map=$(CURDIR)=.'
+
+deb: ## Debian packages libzkflock and zkflock in DISTDIR
+	rm -rf $(BUILD)/deb-$(DEB_ARCH)/root
+	+$(deb_make) DESTDIR=$(abspath $(BUILD))/deb-$(DEB_ARCH)/root $(if $(LIBRARY_ONLY),install-library,install)
+	packaging/deb $(VERSION) $(DEB_ARCH) $(BUILD)/deb-$(DEB_ARCH)/root $(DISTDIR)
+
+install-library: $(BUILD)/libzkflock.so
+	install -D -m 644 $(BUILD)/libzkflock.so $(DESTDIR)$(LIBDIR)/libzkflock.so
 
 clean: ## remove what was built
 	rm -rf $(BUILD)

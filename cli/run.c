@@ -13,16 +13,19 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
 
-#ifndef ZKF_LIBDIR
-#define ZKF_LIBDIR "/usr/local/lib"
-#endif
 #define LIBRARY "libzkflock.so"
+/* Where the loader finds the library of a program's own word size, and where that of the other size is then. */
+#define PRELOAD_BY_LOADER ZKF_LOADER_PREFIX "/$LIB/" LIBRARY
+#ifdef __x86_64__
+#define LIBRARY_OF_OTHERS ZKF_LOADER_PREFIX "/lib/i386-linux-gnu/" LIBRARY
+#endif
 
 static const char usage[] =
 	"usage: zkflock run [--] COMMAND [ARGUMENT...]\n"
@@ -34,13 +37,19 @@ static const char usage[] =
 	"The exit status is COMMAND's, or 125 (zkflock's own trouble: the configuration is broken, the library can't\n"
 	"be loaded), 126 (COMMAND can't be executed), 127 (COMMAND is not found).\n";
 
-/* library_find - the library next to this tool, else in ../lib, else where it was installed; path has PATH_MAX bytes */
-static int library_find(char *path, char *why)
+/*
+ * library_find - the library next to this tool, else in ../lib, else where it was installed
+ *
+ * path     PATH_MAX bytes: the library for programs like this tool
+ * preload  what LD_PRELOAD is to name: path, or something by which the loader finds those of other programs too
+ */
+static int library_find(char *path, const char **preload, char *why)
 {
 	static const char *const places[] = {"/" LIBRARY, "/../lib/" LIBRARY};
 	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX - 1);
 	size_t i, directory;
 
+	*preload = path;
 	if (len > 0) {
 		path[len] = '\0';
 		directory = (size_t)(strrchr(path, '/') - path);
@@ -53,6 +62,8 @@ static int library_find(char *path, char *why)
 		}
 	}
 	strcpy(path, ZKF_LIBDIR "/" LIBRARY);
+	if (ZKF_LOADER_PREFIX[0])
+		*preload = PRELOAD_BY_LOADER;
 	return cli_library_check(path, why);
 }
 
@@ -130,10 +141,22 @@ static int run_failed(const char *command, int error)
 	return error == -ENOENT || error == -ENOTDIR ? EXIT_RUN_NOT_FOUND : EXIT_RUN_NOT_EXECUTABLE;
 }
 
+/* other_library - a program of another word size finds a library of its own by this LD_PRELOAD */
+static bool other_library(const char *preload)
+{
+#ifdef LIBRARY_OF_OTHERS
+	return strcmp(preload, PRELOAD_BY_LOADER) == 0 && access(LIBRARY_OF_OTHERS, R_OK) == 0;
+#else
+	(void)preload;
+	return false;
+#endif
+}
+
 /* prepare - all that must be right before exec, in the order in which a person would want to mend it */
 static int prepare(const char *command, char *found)
 {
 	char library[PATH_MAX], why[CLI_WHY_BYTES];
+	const char *preload;
 	struct cli_config loaded;
 	enum cli_program program;
 	int result;
@@ -141,7 +164,7 @@ static int prepare(const char *command, char *found)
 	if (cli_config_load(&loaded) < 0)
 		return EXIT_RUN_TROUBLE;
 	cli_config_free(&loaded);
-	if (library_find(library, why) < 0) {
+	if (library_find(library, &preload, why) < 0) {
 		cli_warn("run: the library can't be loaded: %s", why);
 		return EXIT_RUN_TROUBLE;
 	}
@@ -149,11 +172,13 @@ static int prepare(const char *command, char *found)
 	if (result < 0)
 		return run_failed(command, result);
 	program = cli_program_look(found, why);
+	if (program == CLI_PROGRAM_IMPOSSIBLE && other_library(preload))
+		program = CLI_PROGRAM_GOOD;
 	if (program != CLI_PROGRAM_GOOD)
 		cli_warn("run: %s%s", program == CLI_PROGRAM_UNSEEN ? "warning: " : "", why);
 	if (program == CLI_PROGRAM_IMPOSSIBLE)
 		return EXIT_RUN_TROUBLE;
-	result = environment_set(library);
+	result = environment_set(preload);
 	if (result == -ENOMEM)
 		cli_warn("run: %s", strerror(-result));
 	return result < 0 ? EXIT_RUN_TROUBLE : 0;

@@ -36,6 +36,7 @@
 #include "server.h"
 #include "session.h"
 #include "state.h"
+#include "supervisor.h"
 #include "waiting.h"
 #include "zk.h"
 
@@ -124,6 +125,35 @@ static int open_directory(const char *path, int *directory)
 	return EXIT_OK;
 }
 
+/*
+ * A keeper that a program had started before the supervisor was there holds the directory, while the supervisor's socket
+ * has taken the place of its own: it is asked to go.  What it holds is ours to go on with, as after any restart.
+ */
+static void ask_to_go(int directory)
+{
+	char text[16] = "", comm[24] = "";
+	int fd = openat(directory, "pid", O_RDONLY | O_CLOEXEC | O_NOFOLLOW), pid;
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		text[0] = 0;
+	if (fd >= 0)
+		close(fd);
+	pid = atoi(text);
+	snprintf(comm, sizeof(comm), "/proc/%d/comm", pid);
+	fd = pid > 1 ? open(comm, O_RDONLY | O_CLOEXEC) : -1;
+	memset(comm, 0, sizeof(comm));
+	if (fd < 0)
+		return;
+	if (read(fd, comm, sizeof(comm) - 1) > 0 && !strcmp(comm, "zkflockd\n")) {
+		zkf_log(ZKF_LOG_INFO, "keeper taking over from pid=%d", pid);
+		kill(pid, SIGTERM);
+	}
+	close(fd);
+}
+
+#define TAKE_OVER_MS 5000
+#define TAKE_OVER_STEP_MS 20
+
 /* One keeper a directory.  Returns the lock's descriptor, kept until the end; -EWOULDBLOCK: another one is there. */
 static int take_directory(int directory)
 {
@@ -131,7 +161,17 @@ static int take_directory(int directory)
 
 	if (fd < 0)
 		return -errno;
-	return flock(fd, LOCK_EX | LOCK_NB) ? -errno : fd;
+	if (!flock(fd, LOCK_EX | LOCK_NB))
+		return fd;
+	if (errno != EWOULDBLOCK || zkf_supervisor_listener() < 0)
+		return -errno;
+	ask_to_go(directory);
+	for (int waited_ms = 0; waited_ms < TAKE_OVER_MS; waited_ms += TAKE_OVER_STEP_MS) {
+		usleep(TAKE_OVER_STEP_MS * 1000);
+		if (!flock(fd, LOCK_EX | LOCK_NB))
+			return fd;
+	}
+	return -EWOULDBLOCK;
 }
 
 static void write_pid(int directory)
@@ -204,6 +244,7 @@ static void session_resumed(void)
 
 static void session_ready(void)
 {
+	zkf_supervisor_tell("STATUS=connected to ZooKeeper");
 	zkf_loss_alive();
 	zkf_deadlock_session();
 	zkf_lock_touch_all();
@@ -211,12 +252,14 @@ static void session_ready(void)
 
 static void session_doubted(void)
 {
+	zkf_supervisor_tell("STATUS=ZooKeeper is out of reach, the lease is over: locks are not granted");
 	zkf_loss_doubted(zkf_session_timeout_ms());
 	zkf_lock_touch_all();
 }
 
 static void session_lost(void)
 {
+	zkf_supervisor_tell("STATUS=the session has expired; connecting to ZooKeeper");
 	zkf_deadlock_session_lost();
 	zkf_loss_lost();
 	zkf_lock_session_lost();
@@ -245,10 +288,11 @@ static int start_parts(int directory, const char *path)
 		error = zkf_file_init();
 	if (error)
 		return give_up(EXIT_TROUBLE, "start: %s", strerror(-error));
-	error = zkf_server_init(directory, path, everybody ? 0666 : 0600, zkf_rules_current());
+	error = zkf_server_init(directory, path, zkf_supervisor_listener(), everybody ? 0666 : 0600, zkf_rules_current());
 	if (error)
 		return give_up(EXIT_TROUBLE, "%s/socket: %s", path, strerror(-error));
 	tell_ready();
+	zkf_supervisor_tell("READY=1\nSTATUS=connecting to ZooKeeper");
 	zkf_loss_init();
 	zkf_adopt_files(zkf_rules_current());
 	zkf_session_start();
@@ -266,7 +310,8 @@ static int serve(int directory, const char *path)
 	reason = zkf_loop_run();
 	if (reason == ZKF_STOP_RESTART)
 		_exit(EXIT_AGAIN); /* not a word to the server, nothing put away: as if killed */
-	unlinkat(directory, "socket", 0);
+	zkf_supervisor_tell("STOPPING=1");
+	zkf_server_end(directory);
 	if (reason < 0)
 		return give_up(EXIT_TROUBLE, "loop: %s", strerror(-reason));
 	/* With a lock in use the session must live on: a new keeper or its timeout decides, not we. */
@@ -330,7 +375,7 @@ int main(int argc, char **argv)
 	                                        {"version", no_argument, NULL, 'V'},
 	                                        {NULL, 0, NULL, 0}};
 	bool on_demand = false;
-	char path[1024];
+	char path[1024], why[200];
 	int option, directory = -1, lock, code;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -357,6 +402,8 @@ int main(int argc, char **argv)
 	zkf_fault_init();
 	zkf_waiting_init();
 	zkf_log_set_level(secure_getenv("ZKFLOCK_LOG"));
+	if (zkf_supervisor_init(why, sizeof(why)))
+		return give_up(EXIT_USAGE, "%s", why);
 	choose_directory(path, sizeof(path));
 	code = open_directory(path, &directory);
 	if (code)

@@ -47,6 +47,7 @@ struct zkf_conversation {
 
 /* The loop's. */
 static struct zkf_source listener = {.fd = -1};
+static struct stat bound; /* our socket's file; all zero: a supervisor made it */
 static const struct zkf_config *rules;
 static struct zkf_conversation *silent_first, **silent_last = &silent_first;
 
@@ -511,13 +512,13 @@ void zkf_server_rules(const struct zkf_config *config)
 		file_by_new_rules(file);
 }
 
-int zkf_server_init(int directory_fd, const char *directory, int mode, const struct zkf_config *config)
+/* Binds directory/socket; 0 or a negative errno. */
+static int bind_own(int directory_fd, const char *directory, int mode)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	char alias[64];
 	int bytes;
 
-	rules = config;
 	/* sun_path is short; the directory may be long: go through our own descriptor of it. */
 	snprintf(alias, sizeof(alias), "/proc/self/fd/%d/socket", directory_fd);
 	bytes = snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", directory);
@@ -528,8 +529,33 @@ int zkf_server_init(int directory_fd, const char *directory, int mode, const str
 		return -errno;
 	unlinkat(directory_fd, "socket", 0);
 	if (bind(listener.fd, (struct sockaddr *)&address, sizeof(address)) ||
-	    fchmodat(directory_fd, "socket", (mode_t)mode, 0) || listen(listener.fd, BACKLOG))
+	    fchmodat(directory_fd, "socket", (mode_t)mode, 0) || listen(listener.fd, BACKLOG) ||
+	    fstatat(directory_fd, "socket", &bound, AT_SYMLINK_NOFOLLOW))
 		return -errno;
+	return 0;
+}
+
+int zkf_server_init(int directory_fd, const char *directory, int passed, int mode, const struct zkf_config *config)
+{
+	int error = 0;
+
+	rules = config;
+	if (passed >= 0)
+		listener.fd = passed;
+	else
+		error = bind_own(directory_fd, directory, mode);
+	if (error)
+		return error;
 	listener.ready = listener_ready;
 	return zkf_loop_add(&listener, EPOLLIN);
+}
+
+void zkf_server_end(int directory_fd)
+{
+	struct stat there;
+
+	/* A supervisor may have put its own into the place of ours. */
+	if (bound.st_ino && !fstatat(directory_fd, "socket", &there, AT_SYMLINK_NOFOLLOW) && there.st_ino == bound.st_ino &&
+	    there.st_dev == bound.st_dev)
+		unlinkat(directory_fd, "socket", 0);
 }

@@ -19,12 +19,16 @@
 /*
  * zkf_server_init - listen on directory_fd/socket
  *
+ * passed  a socket that somebody else listens on for us (supervisor.h): used instead; or -1
  * config  the rules; may be replaced later by zkf_server_rules
  * mode    of the socket's file
  *
  * Returns 0 or a negative errno of socket, bind, listen.
  */
-int zkf_server_init(int directory_fd, const char *directory, int mode, const struct zkf_config *config);
+int zkf_server_init(int directory_fd, const char *directory, int passed, int mode, const struct zkf_config *config);
+
+/* zkf_server_end - the socket's file goes, if it is (still) of our making */
+void zkf_server_end(int directory_fd);
 
 /* zkf_server_rules - from now on by these, until the next call; files that are in use keep their locks */
 void zkf_server_rules(const struct zkf_config *config);
