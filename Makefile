@@ -72,7 +72,7 @@ LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
 remake = +$(MAKE) --no-print-directory
 SHELL := /bin/bash
 
-.PHONY: all probes deps deps-lint check check-model soak bench demo lint format install install-library uninstall dist deb \
+.PHONY: all probes deps deps-lint check check-musl check-32 check-model soak bench demo lint format install install-library uninstall dist deb \
 	clean help
 all: $(BUILD)/libzkflock.so $(BUILD)/zkflockd $(BUILD)/zkflock ## build the library, the keeper and the tool
 
@@ -91,6 +91,20 @@ demo: ## show lost updates without zkflock and none with it; leaves nothing runn
 check-model: ## model-check the claim protocol with spin; MUTANTS=1: that each rule is needed
 	$(call install_missing,spin gcc libc6-dev)
 	BUILD=$(BUILD) tests/model/check.sh $(if $(MUTANTS),--mutants)
+
+check-musl: ## the library for musl, with programs of musl's; installs musl-tools
+	$(remake) deps
+	$(call install_missing,musl-tools)
+	$(remake) DEVELOPER=1 all probes
+	BUILD=$(BUILD) bash tests/94_other_abis_test.sh -- test_musl
+
+check-32: ## the library for programs of 32 bits, on this machine's keeper; installs gcc-multilib, and qemu-user if need be
+	$(remake) deps
+	$(call install_missing,gcc-multilib)
+	@printf 'int main(void) { return 0; }' | $(CC) -m32 -x c -o $(BUILD)/try32 - && { $(BUILD)/try32 2>/dev/null || \
+		{ $(call install_missing,qemu-user) }; }
+	$(remake) DEVELOPER=1 all probes
+	BUILD=$(BUILD) bash tests/94_other_abis_test.sh -- test_32_bits
 
 MINUTES ?= 10
 soak: ## for MINUTES=10 each: random sequences against the kernel, a storm on a group; 100 keepers killed; a leader that hangs
@@ -229,7 +243,7 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
 		printf '  %-12s %s\n' "$$target" "$$text"; done
 
 -include $(library_objects:.o=.d) $(keeper_objects:.o=.d) $(cli_objects:.o=.d) $(wildcard $(BUILD)/probes/*.d)

@@ -23,6 +23,7 @@
 #define ZKF_PAGE_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define ZKF_PAGE_MAGIC 0x5a4b4650u /* "ZKFP" */
@@ -83,6 +84,9 @@ struct zkf_page {
 
 _Static_assert(sizeof(struct zkf_page_header) == 4096, "the header fills a page");
 _Static_assert(sizeof(struct zkf_slot) == 64, "a slot fills a cache line");
+/* Programs of 32 bits read it too. */
+_Static_assert(offsetof(struct zkf_page_header, lease_deadline_ns) == 16 && offsetof(struct zkf_slot, start) == 32,
+               "the same for every word size");
 
 /* zkf_slot_hash - index of the first slot to try for a file; the others follow it, modulo ZKF_SLOT_COUNT */
 static inline uint32_t zkf_slot_hash(uint64_t dev, uint64_t ino, uint32_t kind)

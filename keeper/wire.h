@@ -23,6 +23,7 @@
 #ifndef ZKF_WIRE_H
 #define ZKF_WIRE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define ZKF_WIRE_MAGIC 0x5a4b4632u /* "ZKF2": a change of any structure here changes the digit */
@@ -101,6 +102,13 @@ struct zkf_reply {
 	uint32_t text_bytes;          /* bytes of `text` in use, without a NUL */
 	char text[ZKF_TEXT_BYTES];    /* FAILED, WAITING: one line for people, no newline */
 };
+
+/* A program of 32 bits and the keeper: fixed widths, and nothing that one aligns otherwise than the other. */
+_Static_assert(sizeof(struct zkf_request) == 48 && offsetof(struct zkf_request, start) == 16 &&
+               offsetof(struct zkf_request, ino) == 40, "the same for every word size");
+_Static_assert(sizeof(struct zkf_reply) == 296 && offsetof(struct zkf_reply, start) == 16 &&
+               offsetof(struct zkf_reply, slot) == 48 && offsetof(struct zkf_reply, text) == 56,
+               "the same for every word size");
 
 /*
  * A LIST row travels as a zkf_reply with answer ROW whose text may be longer than ZKF_TEXT_BYTES: the packet ends

@@ -108,7 +108,11 @@ void zkf_log_number(struct zkf_line *line, int64_t number)
 
 void zkf_log_errno(struct zkf_line *line, int error)
 {
+#ifdef __GLIBC__
 	const char *name = strerrorname_np(-error);
+#else
+	const char *name = NULL;
+#endif
 
 	if (name)
 		zkf_log_string(line, name);

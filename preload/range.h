@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libc.h"
+
 /* A lock structure of the program, whichever its layout. */
 struct zkf_record {
 	short type, whence;
@@ -40,7 +42,6 @@ int zkf_record_store(const struct zkf_record *record, void *arg, bool wide);
 int zkf_range_resolve(int fd, const struct zkf_record *record, int64_t *start, int64_t *end);
 
 /* zkf_range_flock - the kernel's structure for an absolute range; type: F_RDLCK, F_WRLCK or F_UNLCK */
-struct flock64;
 struct flock64 zkf_range_flock(int64_t start, int64_t end, short type);
 
 #endif

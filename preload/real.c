@@ -16,7 +16,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
-#include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -32,16 +31,38 @@
 #define ZKF_SYS_FCNTL SYS_fcntl
 #endif
 
+static long negative_errno(long result)
+{
+	return result == -1 ? -errno : result;
+}
+
+#ifdef __GLIBC__
 /*
  * libc's fcntl under the name that we do not interpose.  It is needed because the wrapper does more than the system
  * call: F_GETOWN by way of F_GETOWN_EX, and the cancellation point of F_SETLKW.
  */
 extern int __fcntl(int fd, int cmd, ...);
-
-static long negative_errno(long result)
+#else
+/* musl's has no other name; this is what it does. */
+static int __fcntl(int fd, int cmd, void *arg)
 {
-	return result == -1 ? -errno : result;
+	struct f_owner_ex owner;
+	struct zkf_wait wait = { .number = ZKF_SYS_FCNTL, .args = { fd, cmd, (long)arg }, .conversation = -1, .cancellable = true };
+	long result;
+
+	if (cmd == F_SETFL)
+		wait.args[2] |= O_LARGEFILE;
+	if (cmd == F_GETOWN && !syscall(ZKF_SYS_FCNTL, fd, F_GETOWN_EX, &owner))
+		return owner.type == F_OWNER_PGRP ? -owner.pid : owner.pid;
+	if (cmd != F_SETLKW)
+		return (int)syscall(ZKF_SYS_FCNTL, wait.args[0], wait.args[1], wait.args[2]);
+	result = zkf_real_wait(&wait);
+	if (result >= 0)
+		return (int)result;
+	errno = (int)-result;
+	return -1;
 }
+#endif
 
 int zkf_real_flock(int fd, int op)
 {
@@ -87,7 +108,7 @@ long zkf_real_wait(const struct zkf_wait *wait)
 	long result;
 	int type;
 
-	if (!wait->cancellable || __libc_single_threaded)
+	if (!wait->cancellable || zkf_single_threaded())
 		return negative_errno(syscall(wait->number, wait->args[0], wait->args[1], wait->args[2]));
 	pthread_cleanup_push(close_conversation, &conversation);
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
@@ -99,7 +120,7 @@ long zkf_real_wait(const struct zkf_wait *wait)
 
 void zkf_real_cancellation_point(void)
 {
-	if (!__libc_single_threaded)
+	if (!zkf_single_threaded())
 		pthread_testcancel();
 }
 

@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "libc.h"
+
 /*
  * Descriptors that are ours for a moment live from here on where the limit allows: away from the small numbers that a
  * program expects to get next, and that select(2) and shells use.
@@ -64,7 +66,6 @@ long zkf_real_wait(const struct zkf_wait *wait);
 void zkf_real_cancellation_point(void);
 
 /* zkf_real_record_lock - F_SETLK64, F_SETLKW64, F_OFD_SETLK or F_OFD_SETLKW, as zkf_real_wait does it */
-struct flock64;
 int zkf_real_record_lock(int fd, int cmd, const struct flock64 *range, int conversation, bool cancellable);
 
 /*

@@ -16,12 +16,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "keeper/wire.h"
 #include "mapping/config.h"
 #include "mapping/files.h"
+
+#include "libc.h"
 
 #define ZKF_CONFIG_FILE "/etc/zkflock.conf"
 

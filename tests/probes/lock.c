@@ -22,6 +22,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#ifndef __GLIBC__
+/* musl has no names for them; these are the ones that a lock gives. */
+static const char *strerrorname_np(int error)
+{
+	return error == ENOLCK ? "ENOLCK" : error == EDEADLK ? "EDEADLK" : error == EBADF ? "EBADF" : strerror(error);
+}
+#endif
+
 static int lock_record(int fd, int cmd, bool exclusive, off_t start, off_t len)
 {
 	struct flock range = {

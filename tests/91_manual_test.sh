@@ -1,0 +1,96 @@
+#!/bin/bash
+# tests/91_manual_test.sh - the manual: what the code knows stands in a page, and the pages can be read
+# modes: native
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2317,SC2154
+. "$(dirname "$0")/lib.sh"
+cd "$TESTS/.." || exit
+
+# plain FILE - a page as text, without markup: \- is a minus, and a macro's arguments stand together as they are printed
+plain() { sed 's/\\f[BIRP]//g; s/\\-/-/g; s/\\&//g; s/\\e/\\/g; s/" *"//g; s/"//g' "$1"; }
+
+# paragraph PAGE WORD - from the .TP whose tag begins with WORD to the next one that is not below it
+paragraph() {
+	plain "$1" | awk -v word="$2" '
+		/^\.RS/ { depth++ }
+		/^\.RE/ { depth-- }
+		/^\.S[HS]/ { found = 0 }
+		/^\.TP/ && !depth { found = 0; tag = 1; next }
+		tag { tag = 0; split($2, w, "="); found = w[1] == word }
+		found'
+}
+
+# The words that the parser compares with.
+settings() {
+	echo map
+	sed -n '/_setting_names\[\] = {/,/;/p; /option_names\[\] = {/,/;/p' mapping/*.c | grep -o '"[a-z_]*"' | tr -d '"' | sort -u
+}
+
+test_every_setting_is_explained_whole() {
+	local name part text count=0
+	for name in $(settings); do
+		((++count))
+		text=$(paragraph man/zkflock.conf.5 "$name")
+		assertNotNull "zkflock.conf(5): $name" "$text" || continue
+		for part in Type: Default: Example:; do
+			assertContains "$name: $part" "$text" "$part"
+		done
+		case $text in *'Type: duration'*) assertContains "$name: a range" "$text" 'Range:' ;; esac
+		assertTrue "conf/zkflock.conf: $name" "grep -qE '(^#?|[[ ])$name[ =]' conf/zkflock.conf"
+	done
+	assertTrue "settings were found: $count" "[ $count -ge 9 ]"
+}
+
+# What --help tells of must stand in the page, with what stands in the page of a verb's own.
+test_every_option_and_verb_stands_in_a_page() {
+	local verb option verbs page count=0
+	page=$(plain man/zkflock.1)
+	verbs=$("$BUILD/zkflock" --help | sed -n 's/^\(usage:\)\? *zkflock \([a-z]*\) .*/\2/p; s/^\(usage:\)\? *zkflock \([a-z]*\)$/\2/p' | sort -u)
+	for verb in $verbs; do
+		assertContains "zkflock(1): $verb" "$page" ".SS zkflock $verb"
+		for option in $("$BUILD/zkflock" "$verb" --help | grep -oE '(^|[ [,|])--?[a-zA-Z][a-z-]*' | tr -d ' [,|'); do
+			((++count))
+			assertContains "zkflock(1): $verb $option" "$page" "$option"
+		done
+	done
+	page=$(plain man/zkflockd.8)
+	for option in $("$BUILD/zkflockd" --help | grep -oE -- '--[a-z-]+'); do
+		((++count))
+		assertContains "zkflockd(8): $option" "$page" "$option"
+	done
+	assertTrue "verbs and options were found: $verbs, $count" "[ $count -ge 5 ]"
+}
+
+test_every_variable_stands_in_a_page() {
+	local name count=0
+	for name in $(grep -ohE 'getenv\("[A-Z_]+"\)|ZKFLOCK_[A-Z_]+' preload/*.c keeper/*.c cli/*.c mapping/*.c | grep -oE '[A-Z_]{3,}' |
+		grep -vE '^ZKFLOCK_(FAULT|TEST)_' | sort -u); do
+		((++count))
+		assertTrue "$name stands in a page" "cat man/* | grep -qw $name"
+	done
+	assertTrue "variables were found: $count" "[ $count -ge 6 ]"
+}
+
+test_the_pages_render() {
+	local page
+	for page in man/*; do
+		if command -v mandoc >/dev/null; then
+			assertEquals "$page: mandoc" '' "$(mandoc -Tlint -W warning "$page" 2>&1)"
+		fi
+		if command -v groff >/dev/null; then
+			assertEquals "$page: groff" '' "$(groff -t -man -ww -z -Tutf8 "$page" 2>&1)"
+		fi
+		assertEquals "$page: no line is too long for a terminal" '' "$(groff -t -man -rLL=78n -Tascii -P-c "$page" 2>/dev/null | tr -d '\b' |
+			grep -E '.{250}')"
+	done
+	command -v mandoc >/dev/null || command -v groff >/dev/null || skip 'neither mandoc nor groff'
+}
+
+test_what_refers_to_something_finds_it() {
+	local file
+	for file in $(grep -oE '\]\([a-zA-Z/.]+[0-9]?\)' README.md | tr -d ']()'); do
+		assertTrue "README.md: $file" "[ -e '$file' ]"
+	done
+}
+
+. shunit2
