@@ -72,7 +72,7 @@ LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
 remake = +$(MAKE) --no-print-directory
 SHELL := /bin/bash
 
-.PHONY: all probes deps deps-lint check check-musl check-32 check-model soak bench demo lint format install install-library uninstall dist deb \
+.PHONY: all probes deps deps-lint check check-musl check-32 emulator-32 check-model soak bench demo lint format install install-library uninstall dist deb \
 	clean help
 all: $(BUILD)/libzkflock.so $(BUILD)/zkflockd $(BUILD)/zkflock ## build the library, the keeper and the tool
 
@@ -101,10 +101,14 @@ check-musl: ## the library for musl, with programs of musl's; installs musl-tool
 check-32: ## the library for programs of 32 bits, on this machine's keeper; installs gcc-multilib, and qemu-user if need be
 	$(remake) deps
 	$(call install_missing,gcc-multilib)
-	@printf 'int main(void) { return 0; }' | $(CC) -m32 -x c -o $(BUILD)/try32 - && { $(BUILD)/try32 2>/dev/null || \
-		{ $(call install_missing,qemu-user) }; }
+	@mkdir -p $(BUILD)
+	printf 'int main(void) { return 0; }' | $(CC) -m32 -x c -o $(BUILD)/try32 -
+	+@$(BUILD)/try32 2>/dev/null || $(MAKE) --no-print-directory emulator-32
 	$(remake) DEVELOPER=1 all probes
 	BUILD=$(BUILD) bash tests/94_other_abis_test.sh -- test_32_bits
+
+emulator-32:
+	$(call install_missing,qemu-user)
 
 MINUTES ?= 10
 soak: ## for MINUTES=10 each: random sequences against the kernel, a storm on a group; 100 keepers killed; a leader that hangs

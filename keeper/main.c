@@ -352,6 +352,8 @@ static int guard(int directory, int lock)
 		return give_up(EXIT_TROUBLE, "guard: %s", strerror(-code));
 	if (code != EXIT_LEFT)
 		return code;
+	if (zkf_supervisor_listener() >= 0)
+		close(zkf_supervisor_listener()); /* nobody would answer there */
 	zkf_guard_stay(directory, lock, &work);
 	return EXIT_OK;
 }

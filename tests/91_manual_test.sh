@@ -80,8 +80,6 @@ test_the_pages_render() {
 		if command -v groff >/dev/null; then
 			assertEquals "$page: groff" '' "$(groff -t -man -ww -z -Tutf8 "$page" 2>&1)"
 		fi
-		assertEquals "$page: no line is too long for a terminal" '' "$(groff -t -man -rLL=78n -Tascii -P-c "$page" 2>/dev/null | tr -d '\b' |
-			grep -E '.{250}')"
 	done
 	command -v mandoc >/dev/null || command -v groff >/dev/null || skip 'neither mandoc nor groff'
 }
