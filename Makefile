@@ -193,7 +193,7 @@ lint: ## clang-tidy, cppcheck, shellcheck
 	clang-tidy --quiet $(C_SOURCES) -- -std=gnu11 -DTHREADED $(LINT_CPPFLAGS)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,performance,portability \
 		--suppress=missingIncludeSystem $(LINT_CPPFLAGS) $(C_SOURCES)
-	shellcheck -x -P tests -e SC1091,SC2013,SC2016,SC2119,SC2120 $(wildcard tests/*.sh tests/run .ci/run packaging/*)
+	shellcheck -x -P tests -e SC1091,SC2013,SC2016,SC2119,SC2120 $(wildcard tests/*.sh tests/run .ci/run packaging/dist packaging/deb packaging/*inst packaging/*rm)
 
 format: ## show what clang-format would change; FIX=1 changes it
 	$(remake) deps-lint

@@ -25,7 +25,7 @@ test_install_and_uninstall() {
 	assertContains "$files" usr/local/sbin/zkflockd
 	assertContains "$files" usr/local/lib/systemd/system/zkflock.service
 	assertContains "$files" etc/zkflock.conf
-	assertEquals 'every page' "$(ls man)" "$(ls "$d"/usr/local/share/man/man?/ | grep '^zk' | sort)"
+	assertEquals 'every page' "$(cd man && printf '%s\n' *)" "$(find "$d/usr/local/share/man" -type f -printf '%f\n' | sort)"
 	assertEquals 'nothing is left to be replaced' '' "$(grep -r '@[A-Z]*@' "$d/usr/local/lib/systemd" "$d/etc")"
 	assertEquals "zkflock $version" "$("$d/usr/local/bin/zkflock" --version)"
 	assertEquals "zkflockd $version" "$("$d/usr/local/sbin/zkflockd" --version)"
@@ -49,7 +49,8 @@ test_another_prefix() {
 }
 
 test_the_tarball() {
-	run_make dist DISTDIR="$T/dist" && run_make dist DISTDIR="$T/dist-again" || fail 'make dist'
+	run_make dist DISTDIR="$T/dist" || fail 'make dist'
+	run_make dist DISTDIR="$T/dist-again" || fail 'make dist, again'
 	assertTrue 'the same bytes' "cmp '$T/dist/zkflock-$version.tar.gz' '$T/dist-again/zkflock-$version.tar.gz'"
 	mkdir "$T/unpacked"
 	tar -xzf "$T/dist/zkflock-$version.tar.gz" -C "$T/unpacked"
@@ -76,7 +77,7 @@ test_deb() {
 	objects=$tree/build/deb-$(dpkg --print-architecture)
 	mkdir -p "$objects" && cp -a "$BUILD/pic" "$BUILD/obj" "$objects"
 	make --no-print-directory -C "$tree" deb DISTDIR="$T/debs" >"$T/make" 2>&1 || { fail 'make deb' && tail "$T/make"; return; }
-	assertEquals 'two packages' 2 "$(ls "$T/debs"/*_"${version}_"*.deb | wc -l)"
+	assertEquals 'two packages' 2 "$(find "$T/debs" -name "*_${version}_*.deb" | wc -l)"
 	assertEquals 'conffiles' /etc/zkflock.conf "$(dpkg-deb -I "$T/debs"/zkflock_*.deb conffiles)"
 	assertContains "$(dpkg-deb -f "$T/debs"/zkflock_*.deb Depends)" libzookeeper-mt2
 	assertEquals 'side by side' same "$(dpkg-deb -f "$T/debs"/libzkflock_*.deb Multi-Arch)"
