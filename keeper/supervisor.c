@@ -33,7 +33,8 @@ static int option(int fd, int name)
 
 static bool is_listener(int fd)
 {
-	return option(fd, SO_DOMAIN) == AF_UNIX && option(fd, SO_TYPE) == SOCK_SEQPACKET && option(fd, SO_ACCEPTCONN) == 1;
+	return option(fd, SO_DOMAIN) == AF_UNIX && option(fd, SO_TYPE) == SOCK_SEQPACKET &&
+	       option(fd, SO_ACCEPTCONN) == 1;
 }
 
 static int take_listener(char *why, size_t capacity)
@@ -47,8 +48,9 @@ static int take_listener(char *why, size_t capacity)
 	for (int fd = FIRST_PASSED; fd < FIRST_PASSED + count; fd++)
 		fcntl(fd, F_SETFD, FD_CLOEXEC);
 	if (count != 1 || !is_listener(FIRST_PASSED)) {
-		snprintf(why, capacity,
-		         "LISTEN_FDS: allowed is one socket that listens, SOCK_SEQPACKET (ListenSequentialPacket=DIRECTORY/socket)");
+		snprintf(
+			why, capacity,
+			"LISTEN_FDS: allowed is one socket that listens, SOCK_SEQPACKET (ListenSequentialPacket=DIRECTORY/socket)");
 		return -EINVAL;
 	}
 	fcntl(FIRST_PASSED, F_SETFL, fcntl(FIRST_PASSED, F_GETFL) | O_NONBLOCK);
@@ -98,7 +100,8 @@ void zkf_supervisor_tell(const char *message)
 		return;
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	sent = fd < 0 ? -1
-	              : sendto(fd, message, strlen(message), MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&notify, notify_bytes);
+	              : sendto(fd, message, strlen(message), MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&notify,
+	                       notify_bytes);
 	if (sent < 0 && !complained) {
 		complained = true;
 		zkf_log(ZKF_LOG_WARN, "supervisor notify error=\"%s\"", strerror(errno));
