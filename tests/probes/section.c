@@ -1,0 +1,180 @@
+/*
+ * tests/probes/section.c - random lock calls, and every critical section on record
+ *
+ *     section LOG HOST STOP SEED
+ *
+ * Answers for: calls, sections and their records until the file STOP exists; then ends with 0.
+ * Does not:    judge; tests/torture.py reads LOG when all is over.
+ * Files:       f0, f1 (flock), k0 (the same, for another on_loss), r0, r1 (records), g/0 ... g/2 (a group, by either call), in
+ *              the working directory.
+ *
+ * A record is one line by one write(2) to a file opened with O_APPEND, so the lines of all hosts are in the order in which
+ * they were written:
+ *
+ *     MS EVENT HOST PID N LOCK MODE FIRST LAST KIND
+ *
+ * EVENT is wait (before the call), enter, inside (again and again: a process that should stand still is seen by them),
+ * leave (before the unlock), or refused (KIND is the error then).  N counts the calls of a process.  KIND is the call; its
+ * last letter is w when it waits.
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BYTES 8 /* of a file that records lock */
+#define LONG_ONE_OF 250
+#define LONG_ROUNDS 2500 /* of 4 ms on average */
+#define SHORT "../short"
+
+enum call { FLOCK, POSIX, OFD };
+
+struct place {
+	const char *file, *lock; /* lock: what excludes; g/0 and g/1 are one */
+	bool by_flock, by_records, whole;
+	int fd;
+};
+
+static struct place places[] = {
+	{"f0", "f0", true, false, true, -1},  {"f1", "f1", true, false, true, -1},  {"k0", "k0", true, false, true, -1},
+	{"r0", "r0", false, true, false, -1}, {"r1", "r1", false, true, false, -1}, {"g/0", "g", true, true, true, -1},
+	{"g/1", "g", true, true, true, -1},   {"g/2", "g", true, true, true, -1},
+};
+#define PLACES ((long)(sizeof(places) / sizeof(places[0])))
+
+/* What is asked for. */
+struct section {
+	struct place *place;
+	enum call call;
+	bool exclusive, blocking;
+	int first, last;
+	unsigned long number;
+};
+
+static int log_fd;
+static const char *host, *stop_file;
+
+static int64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return t.tv_sec * INT64_C(1000000) + t.tv_nsec / 1000;
+}
+
+static void record(const struct section *at, const char *event, int error)
+{
+	static const char *const calls[] = {"flock", "posix", "ofd"};
+	int64_t now = now_us();
+	char line[200];
+	int bytes = snprintf(line, sizeof(line), "%" PRId64 ".%03d %s %s %d %lu %s %s %d %d %s%s%s\n", now / 1000,
+	                     (int)(now % 1000), event, host, (int)getpid(), at->number, at->place->lock,
+	                     at->exclusive ? "exclusive" : "shared", at->first, at->last, calls[at->call],
+	                     at->blocking ? "-w " : " ", error ? strerrorname_np(error) : "");
+
+	if (write(log_fd, line, (size_t)bytes) != bytes)
+		_exit(4);
+}
+
+static void pause_inside(void)
+{
+	long us = random() % 8 ? random() % 3000 : random() % 40000;
+
+	nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
+}
+
+static int lock(const struct section *at)
+{
+	static const int commands[2][2] = {{F_SETLK, F_SETLKW}, {F_OFD_SETLK, F_OFD_SETLKW}};
+	struct flock range = {.l_type = at->exclusive ? F_WRLCK : F_RDLCK,
+	                      .l_start = at->first,
+	                      .l_len = at->place->whole ? 0 : at->last - at->first + 1};
+
+	if (at->call == FLOCK)
+		return flock(at->place->fd, (at->exclusive ? LOCK_EX : LOCK_SH) | (at->blocking ? 0 : LOCK_NB));
+	return fcntl(at->place->fd, commands[at->call == OFD][at->blocking], &range);
+}
+
+static void unlock(const struct section *at)
+{
+	struct flock range = {.l_type = F_UNLCK};
+
+	if (at->call == FLOCK)
+		flock(at->place->fd, LOCK_UN);
+	else if (at->call == POSIX && random() % 4 == 0)
+		close(dup(at->place->fd)); /* any close of the file drops the process's locks */
+	else
+		fcntl(at->place->fd, at->call == OFD ? F_OFD_SETLK : F_SETLK, &range);
+}
+
+/*
+ * Most sections are short.  Some go on for seconds, so that a lease ends inside; not while nobody is there who could stop
+ * their process (SHORT exists), nor when all is to end.
+ */
+static bool goes_on(long rounds, bool is_long)
+{
+	return rounds > 0 && (!is_long || (access(SHORT, F_OK) && access(stop_file, F_OK)));
+}
+
+static void go(struct section *at)
+{
+	bool is_long = random() % LONG_ONE_OF == 0;
+	long rounds = is_long ? random() % LONG_ROUNDS : random() % 4;
+
+	at->number++;
+	record(at, "wait", 0);
+	if (lock(at)) {
+		record(at, "refused", errno);
+		return;
+	}
+	record(at, "enter", 0);
+	do {
+		pause_inside();
+		record(at, "inside", 0);
+	} while (goes_on(rounds--, is_long));
+	record(at, "leave", 0);
+	unlock(at);
+}
+
+static void choose(struct section *at)
+{
+	at->place = &places[random() % PLACES];
+	at->call = !at->place->by_records || (at->place->by_flock && random() % 2) ? FLOCK : random() % 2 ? POSIX : OFD;
+	at->exclusive = random() % 3 != 0;
+	at->blocking = random() % 3 != 0;
+	at->first = at->place->whole ? 0 : (int)(random() % BYTES);
+	at->last = at->place->whole ? BYTES - 1 : at->first + (int)(random() % (BYTES - at->first));
+}
+
+int main(int argc, char **argv)
+{
+	struct section at = {0};
+
+	if (argc != 5)
+		return 64;
+	log_fd = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
+	host = argv[2];
+	stop_file = argv[3];
+	srandom((unsigned)atoi(argv[4]));
+	if (log_fd < 0)
+		return 3;
+	for (struct place *place = places; place < places + PLACES; place++)
+		if ((place->fd = open(place->file, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
+			return 3;
+	while (access(stop_file, F_OK)) {
+		choose(&at);
+		go(&at);
+		if (random() % 4 == 0)
+			pause_inside();
+	}
+	return 0;
+}
