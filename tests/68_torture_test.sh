@@ -50,6 +50,8 @@ test_the_judge_accepts_what_locks_allow() {
 		ended)
 	accepted < <(whole exclusive 0 3 a 1 wait enter && whole exclusive 4 7 b 2 wait enter inside leave &&
 		whole exclusive 0 3 a 1 inside leave && ended)
+	accepted < <(whole exclusive 4 7 a 1 wait enter && whole exclusive 0 3 b 2 wait enter inside leave &&
+		whole exclusive 4 7 a 1 inside leave && ended)
 }
 
 # Who is killed inside is succeeded, and so is who stands still, as long as he does.

@@ -31,9 +31,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BYTES 8 /* of a file that records lock */
-#define LONG_ONE_OF 250
-#define LONG_ROUNDS 2500 /* of 4 ms on average */
+#define BYTES 8          /* of a file that records lock */
+#define LONG_ROUNDS 4000 /* of 4 ms on average */
+#define LONG "../long"
 #define SHORT "../short"
 
 enum call { FLOCK, POSIX, OFD };
@@ -117,18 +117,21 @@ static void unlock(const struct section *at)
 }
 
 /*
- * Most sections are short.  Some go on for seconds, so that a lease ends inside; not while nobody is there who could stop
- * their process (SHORT exists), nor when all is to end.
+ * Most sections are short.  While the host's link is broken (LONG exists) half of them go on, so that a lease ends inside;
+ * not while nobody is there who could stop their process (SHORT exists), nor when all is to end.
  */
-static bool goes_on(long rounds, bool is_long)
+static bool goes_on(long rounds, bool may_be_long)
 {
-	return rounds > 0 && (!is_long || (access(SHORT, F_OK) && access(stop_file, F_OK)));
+	if (rounds > 0)
+		return true;
+	return may_be_long && rounds > -LONG_ROUNDS && !access(LONG, F_OK) && access(SHORT, F_OK) &&
+	       access(stop_file, F_OK);
 }
 
 static void go(struct section *at)
 {
-	bool is_long = random() % LONG_ONE_OF == 0;
-	long rounds = is_long ? random() % LONG_ROUNDS : random() % 4;
+	bool may_be_long = random() % 2;
+	long rounds = random() % 4;
 
 	at->number++;
 	record(at, "wait", 0);
@@ -140,7 +143,7 @@ static void go(struct section *at)
 	do {
 		pause_inside();
 		record(at, "inside", 0);
-	} while (goes_on(rounds--, is_long));
+	} while (goes_on(rounds--, may_be_long));
 	record(at, "leave", 0);
 	unlock(at);
 }
