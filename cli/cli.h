@@ -9,6 +9,7 @@
 #ifndef ZKF_CLI_H
 #define ZKF_CLI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -24,6 +25,9 @@ enum {
 	EXIT_LIST_NO_KEEPER = 3,
 	EXIT_RELOAD_FAILED = 1,
 	EXIT_RELOAD_NO_KEEPER = 3,
+	EXIT_TOKEN_NONE = 1,
+	EXIT_TOKEN_FAILED = 2,
+	EXIT_TOKEN_NO_KEEPER = 3,
 	EXIT_USAGE = 64,
 	EXIT_RUN_TROUBLE = 125,
 	EXIT_RUN_NOT_EXECUTABLE = 126,
@@ -39,7 +43,7 @@ struct cli_verb {
 	const char *option; /* an option that may be the first argument, or NULL */
 };
 
-extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload;
+extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload, cli_verb_token;
 
 /* cli_warn - one line on standard error, "zkflock: " before it */
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -79,6 +83,9 @@ union cli_packet {
 
 /* cli_keeper_ask - send a request that needs no descriptor.  0, or a negative errno after it has said why not. */
 int cli_keeper_ask(int fd, enum zkf_op op, const char *verb);
+
+/* cli_keeper_send - a request about an open file (-1: none).  0, or a negative errno after it has said why not. */
+int cli_keeper_send(int fd, const struct zkf_request *request, int about, const char *verb);
 
 /* cli_keeper_receive - one packet, checked.  Returns its text's length, or a negative errno. */
 int cli_keeper_receive(int fd, union cli_packet *packet);

@@ -13,13 +13,15 @@
 
 #include "cli.h"
 
-static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &cli_verb_list, &cli_verb_reload};
+static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &cli_verb_list, &cli_verb_token,
+                                              &cli_verb_reload};
 
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
 
 static const char usage[] = "usage: zkflock run COMMAND [ARGUMENT...]\n"
 			    "       zkflock check PATH... | --all\n"
 			    "       zkflock list\n"
+			    "       zkflock token PATH\n"
 			    "       zkflock reload\n"
 			    "       zkflock [VERB] --help | --version\n"
 			    "\n"
@@ -27,6 +29,7 @@ static const char usage[] = "usage: zkflock run COMMAND [ARGUMENT...]\n"
 			    "  run     run a command with its file locks made cluster locks\n"
 			    "  check   show which rule, and which lock name, a path has\n"
 			    "  list    show the cluster locks that this host's keeper knows of\n"
+			    "  token   print a number that only grows from holder to holder of a lock\n"
 			    "  reload  make this host's keeper read the configuration again\n"
 			    "\n"
 			    "`zkflock VERB --help` says more; so does zkflock(1).\n";
@@ -107,6 +110,6 @@ int main(int argc, char **argv)
 	for (i = 0; i < VERB_COUNT; i++)
 		if (strcmp(argv[1], verbs[i]->name) == 0)
 			return run_verb(verbs[i], argc - 1, argv + 1);
-	cli_warn("unknown verb %s; allowed are run, check, list and reload", argv[1]);
+	cli_warn("unknown verb %s; allowed are run, check, list, token and reload", argv[1]);
 	return EXIT_USAGE;
 }
