@@ -70,6 +70,25 @@ test_the_judge_refuses_two_inside() {
 	refused 'two inside' < <(whole exclusive 0 7 a 1 wait enter && whole shared 3 4 b 2 wait enter leave && whole exclusive 0 7 a 1 leave && ended)
 }
 
+test_the_judge_refuses_tokens_that_fall() {
+	local wide narrow
+	token() { echo "token $4 $5 1 x $1 $2 $3 flock-w $6"; }
+	for narrow in 0 3 7; do
+		wide=$(whole exclusive 0 7 a 1 wait enter && token exclusive 0 7 a 1 17 && whole exclusive 0 7 a 1 leave)
+		refused 'token 16 of' < <(echo "$wide" && whole exclusive $narrow 7 b 2 wait enter && token exclusive $narrow 7 b 2 16 &&
+			whole exclusive $narrow 7 b 2 leave && ended)
+		refused 'token 17 of' < <(echo "$wide" && whole shared 0 $narrow b 2 wait enter && token shared 0 $narrow b 2 17 &&
+			whole shared 0 $narrow b 2 leave && ended)
+		accepted < <(echo "$wide" && whole exclusive $narrow 7 b 2 wait enter && token exclusive $narrow 7 b 2 18 &&
+			whole exclusive $narrow 7 b 2 leave && ended)
+	done
+	accepted < <(whole shared 0 7 a 1 wait enter && whole shared 0 7 b 2 wait enter && token shared 0 7 a 1 17 &&
+		token shared 0 7 b 2 16 && whole shared 0 7 a 1 leave && whole shared 0 7 b 2 leave && ended)
+	accepted < <(whole exclusive 0 3 a 1 wait enter && token exclusive 0 3 a 1 17 && whole exclusive 4 7 b 2 wait enter &&
+		token exclusive 4 7 b 2 16 && whole exclusive 0 3 a 1 leave && whole exclusive 4 7 b 2 leave && ended)
+	refused 'no token' < <(whole shared 0 7 a 1 wait enter && token shared 0 7 a 1 0 && whole shared 0 7 a 1 leave && ended)
+}
+
 test_the_judge_refuses_who_is_forgotten() {
 	refused 'lost: ' < <(whole exclusive 0 7 a 1 wait && ended)
 	refused 'late: ' < <(whole exclusive 0 7 a 1 wait && echo calm && yes noted | head -n 12 && whole exclusive 0 7 a 1 enter leave &&
@@ -108,14 +127,14 @@ test_a_schedule_comes_again_with_its_seed() {
 # Without the library the hosts' programs know nothing of each other, and that is seen: the control.
 test_without_the_library_two_are_inside() {
 	local said
-	said=$(CALM_MS=1000 BARE=1 torture "$TORTURE_SEED" 0)
+	said=$(CALM_MS=1000 BARE=1 torture "$TORTURE_SEED" 0 2>&1)
 	assertEquals 1 $?
 	assertContains "$said" 'two inside'
 }
 
 test_torture() {
 	echo "# seed $TORTURE_SEED"
-	torture "$TORTURE_SEED" "$SECONDS_OF_TORTURE" >"$T/said"
+	torture "$TORTURE_SEED" "$SECONDS_OF_TORTURE" >"$T/said" 2>&1
 	assertEquals "$(cat "$T/said" "$T/torture.schedule")" 0 $?
 	tail -n 1 "$T/said" | sed 's/^/# /'
 	assertTrue 'sections' "[ $(grep -c ' enter ' "$T/torture.log") -gt $((SECONDS_OF_TORTURE * 3)) ]"

@@ -14,6 +14,8 @@ The log has the programs' records (tests/probes/section.c) and the driver's: `MS
 What is wrong:
     - two inside: a record of a section (inside, leave) after somebody whose lock conflicts has entered.  A holder that was
       killed, or stands still because its host has lost its session, may be succeeded; then nothing more may come from it.
+    - a fencing token that is not larger than that of everybody who was inside before and whose lock conflicts; or none,
+      with a holder inside
     - lost: a call that waits and has not returned, or has, but later than the bound after the call and after the last fault
     - a blocking call that was refused, a refusal that a kernel would not give, a program that ended by itself
     - a record in a place where none can be
@@ -24,18 +26,26 @@ import sys
 
 REFUSALS = {'EAGAIN', 'EACCES', 'ENOLCK'}  # ENOLCK: the servers are out of reach
 ENDED_BY_US = {0, 137, 143}
+LONGEST_MS = 10000  # of a fault; more than two session timeouts
 
 
 def schedule(seed, seconds, hosts, programs):
     """Faults for so long; each is mended by then."""
     rng = random.Random(seed)
     actions, now, end = [], 1500, seconds * 1000
-    longest = min(12000, end // 3)  # two session timeouts
+    longest = min(LONGEST_MS, end // 3)
+    broken = {}  # until when: who is broken in one way is not broken again, or the first mending would come too early
 
     def add(begin, length, first, last):
         actions.append((begin, first))
         if last:
             actions.append((min(begin + length, end), last))
+
+    def free(what, length):
+        if broken.get(what, 0) > now:
+            return False
+        broken[what] = now + length
+        return True
 
     while now < end:
         host = rng.randrange(hosts)
@@ -46,19 +56,23 @@ def schedule(seed, seconds, hosts, programs):
             program = rng.randrange(programs)
             if rng.random() < 0.5:
                 add(now, 0, f'program-kill {host} {program}', None)
-            else:
+            elif free(('program', host, program), length):
                 add(now, length, f'program-stop {host} {program}', f'program-continue {host} {program}')
         elif kind == 'server':
             verb = rng.choice(['kill', 'stop'])
             for which in ([server] if rng.random() < 0.8 else [server, server % 3 + 1]):
-                add(now, length, f'server-{verb} {which}', f'server-mend {which}')
+                if free(('server', which), length):
+                    add(now, length, f'server-{verb} {which}', f'server-mend {which}')
         elif kind == 'link':
-            add(now, length, f'link-{rng.choice(["cut", "freeze"])} {host}', f'link-heal {host}')
+            how = rng.choice(['cut', 'freeze'])
+            if free(('link', host), length):
+                add(now, length, f'link-{how} {host}', f'link-heal {host}')
         elif kind == 'partition':
-            add(now, length, f'partition {server}', f'rejoin {server}')
+            if free(('partition', server), length):
+                add(now, length, f'partition {server}', f'rejoin {server}')
         elif kind == 'guard' or rng.random() < 0.5:
             add(now, 0, f'{kind}-kill {host}', None)
-        else:
+        elif free(('keeper', host), length):
             add(now, length, f'{kind}-stop {host}', f'{kind}-continue {host}')
         now += rng.choice([20, 150, 400, 800, 1500])
     return sorted(actions, key=lambda action: action[0])
@@ -72,10 +86,15 @@ class Section:
         self.host, self.pid, self.number, self.lock, self.mode = fields[:5]
         self.first, self.last, self.kind = int(fields[5]), int(fields[6]), fields[7]
         self.after = None  # who has entered since, so that it must not run
+        self.token = 0
 
     def conflicts(self, other):
         return (self.lock == other.lock and 'exclusive' in (self.mode, other.mode)
                 and self.first <= other.last and other.first <= self.last)
+
+    def covers(self, other):
+        return (self.first <= other.first and other.last <= self.last and self.token >= other.token
+                and (self.mode == other.mode or self.mode == 'exclusive'))
 
     def __str__(self):
         return (f'{self.host} pid {self.pid} call {self.number} ({self.kind} {self.mode} {self.lock} '
@@ -91,7 +110,8 @@ class Judge:
         self.waiting, self.inside = {}, {}   # by (host, pid)
         self.dead = {}                       # (host, pid) -> status
         self.calm = self.end = None
-        self.entered = self.refused = self.succeeded = self.line = 0
+        self.entered = self.refused = self.succeeded = self.tokens = self.line = 0
+        self.given = {}                      # lock -> the sections that were given a token and may still matter
         self.slowest = 0.0
 
     def fault(self, text):
@@ -104,7 +124,7 @@ class Judge:
             self.fault(f'not a record: {text!r}')
             return
         now, event = float(fields[0]), fields[1]
-        if event in ('wait', 'enter', 'inside', 'leave', 'refused') and len(fields) >= 10:
+        if event in ('wait', 'enter', 'inside', 'token', 'leave', 'refused') and len(fields) >= 10:
             self.record(now, event, fields[2:])
         elif event == 'calm':
             self.calm = now
@@ -165,8 +185,24 @@ class Judge:
             return
         if section.after:
             self.fault(f'two inside: {section} runs ({event}) after {section.after}')
+        if event == 'token':
+            self.token(section, int(fields[8]))
         if event == 'leave':
             del self.inside[key]
+
+    def token(self, section, number):
+        """Larger than those of all who were inside before, except of those who may be inside together."""
+        self.tokens += 1
+        if number == 0:
+            self.fault(f'no token: the host of {section} has nothing')
+            return
+        given = self.given.setdefault(section.lock, [])
+        for former in given:
+            if former.conflicts(section) and former.token >= number:
+                self.fault(f'token {number} of {section} after {former.token} of {former}')
+        section.token = number
+        # Who is as wide and as strong, and has more, stands for the former ones.
+        given[:] = [former for former in given if not section.covers(former)] + [section]
 
     def died(self, host, pid, status):
         self.dead[host, pid] = status
@@ -193,8 +229,8 @@ def check(path, bound_ms):
     judge.finish()
     for fault in judge.faults[:40]:
         print(f'WRONG {fault}')
-    print(f'{judge.entered} sections, {judge.refused} refused, {judge.succeeded} holders succeeded, slowest wait in the calm '
-          f'{judge.slowest / 1000:.2f} s, {len(judge.faults)} faults')
+    print(f'{judge.entered} sections, {judge.refused} refused, {judge.succeeded} holders succeeded, {judge.tokens} tokens, '
+          f'slowest wait in the calm {judge.slowest / 1000:.2f} s, {len(judge.faults)} faults')
     return 1 if judge.faults else 0
 
 

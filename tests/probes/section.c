@@ -14,8 +14,9 @@
  *     MS EVENT HOST PID N LOCK MODE FIRST LAST KIND
  *
  * EVENT is wait (before the call), enter, inside (again and again: a process that should stand still is seen by them),
- * leave (before the unlock), or refused (KIND is the error then).  N counts the calls of a process.  KIND is the call; its
- * last letter is w when it waits.
+ * token (one word more: the fencing token, 0 when the keeper says that its host has nothing of the lock), leave (before
+ * the unlock), or refused (one word more: the error).  N counts the calls of a process.  KIND is the call; its last letter
+ * is w when it waits.
  * SPDX-License-Identifier: Apache-2.0
  */
 #define _GNU_SOURCE
@@ -28,15 +29,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "keeper/wire.h"
+
 #define BYTES 8          /* of a file that records lock */
 #define LONG_ROUNDS 4000 /* of 4 ms on average */
+#define TOKEN_ONE_OF 4   /* sections ask for one */
 #define LONG "../long"
 #define SHORT "../short"
 
-enum call { FLOCK, POSIX, OFD };
+enum call { FLOCK, POSIX, OFD, LOCKF };
 
 struct place {
 	const char *file, *lock; /* lock: what excludes; g/0 and g/1 are one */
@@ -71,15 +78,16 @@ static int64_t now_us(void)
 	return t.tv_sec * INT64_C(1000000) + t.tv_nsec / 1000;
 }
 
-static void record(const struct section *at, const char *event, int error)
+/* more: one word, or "" */
+static void record(const struct section *at, const char *event, const char *more)
 {
-	static const char *const calls[] = {"flock", "posix", "ofd"};
+	static const char *const calls[] = {"flock", "posix", "ofd", "lockf"};
 	int64_t now = now_us();
 	char line[200];
-	int bytes = snprintf(line, sizeof(line), "%" PRId64 ".%03d %s %s %d %lu %s %s %d %d %s%s%s\n", now / 1000,
+	int bytes = snprintf(line, sizeof(line), "%" PRId64 ".%03d %s %s %d %lu %s %s %d %d %s%s %s\n", now / 1000,
 	                     (int)(now % 1000), event, host, (int)getpid(), at->number, at->place->lock,
 	                     at->exclusive ? "exclusive" : "shared", at->first, at->last, calls[at->call],
-	                     at->blocking ? "-w " : " ", error ? strerrorname_np(error) : "");
+	                     at->blocking ? "-w" : "", more);
 
 	if (write(log_fd, line, (size_t)bytes) != bytes)
 		_exit(4);
@@ -101,6 +109,10 @@ static int lock(const struct section *at)
 
 	if (at->call == FLOCK)
 		return flock(at->place->fd, (at->exclusive ? LOCK_EX : LOCK_SH) | (at->blocking ? 0 : LOCK_NB));
+	if (at->call == LOCKF) {
+		lseek(at->place->fd, at->first, SEEK_SET);
+		return lockf(at->place->fd, at->blocking ? F_LOCK : F_TLOCK, range.l_len);
+	}
 	return fcntl(at->place->fd, commands[at->call == OFD][at->blocking], &range);
 }
 
@@ -110,7 +122,7 @@ static void unlock(const struct section *at)
 
 	if (at->call == FLOCK)
 		flock(at->place->fd, LOCK_UN);
-	else if (at->call == POSIX && random() % 4 == 0)
+	else if (at->call != OFD && random() % 4 == 0)
 		close(dup(at->place->fd)); /* any close of the file drops the process's locks */
 	else
 		fcntl(at->place->fd, at->call == OFD ? F_OFD_SETLK : F_SETLK, &range);
@@ -128,31 +140,79 @@ static bool goes_on(long rounds, bool may_be_long)
 	       access(stop_file, F_OK);
 }
 
+static int dial_keeper(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const char *directory = getenv("ZKFLOCK_RUNTIME_DIR");
+	int fd;
+
+	if (!directory)
+		return -1; /* without the library */
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", directory);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address))) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* What `zkflock token` does.  No answer in time is none: the keeper may be stopped. */
+static void ask_token(const struct section *at)
+{
+	const struct zkf_request request = {.magic = ZKF_WIRE_MAGIC, .op = ZKF_OP_TOKEN,
+	                                    .kind = at->call == FLOCK ? ZKF_FLOCK : ZKF_RECORD};
+	const struct timeval patience = {.tv_usec = 500000};
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+	struct iovec part = {.iov_base = (void *)(uintptr_t)&request, .iov_len = sizeof(request)};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
+	                         .msg_controllen = sizeof(control)};
+	struct zkf_reply reply;
+	char token[24];
+	int fd = dial_keeper();
+
+	if (fd < 0)
+		return;
+	memcpy(CMSG_DATA(&control.header), &at->place->fd, sizeof(int));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (sendmsg(fd, &message, MSG_NOSIGNAL) == sizeof(request) && recv(fd, &reply, sizeof(reply), 0) == sizeof(reply) &&
+	    (reply.answer == ZKF_TOKEN || reply.answer == ZKF_FREE)) {
+		snprintf(token, sizeof(token), "%" PRIu64, reply.answer == ZKF_TOKEN ? reply.state : 0);
+		record(at, "token", token);
+	}
+	close(fd);
+}
+
 static void go(struct section *at)
 {
 	bool may_be_long = random() % 2;
 	long rounds = random() % 4;
 
 	at->number++;
-	record(at, "wait", 0);
+	record(at, "wait", "");
 	if (lock(at)) {
-		record(at, "refused", errno);
+		record(at, "refused", strerrorname_np(errno));
 		return;
 	}
-	record(at, "enter", 0);
+	record(at, "enter", "");
+	if (random() % TOKEN_ONE_OF == 0)
+		ask_token(at);
 	do {
 		pause_inside();
-		record(at, "inside", 0);
+		record(at, "inside", "");
 	} while (goes_on(rounds--, may_be_long));
-	record(at, "leave", 0);
+	record(at, "leave", "");
 	unlock(at);
 }
 
 static void choose(struct section *at)
 {
 	at->place = &places[random() % PLACES];
-	at->call = !at->place->by_records || (at->place->by_flock && random() % 2) ? FLOCK : random() % 2 ? POSIX : OFD;
-	at->exclusive = random() % 3 != 0;
+	at->call = !at->place->by_records || (at->place->by_flock && random() % 2) ? FLOCK : (enum call)(POSIX + random() % 3);
+	at->exclusive = at->call == LOCKF || random() % 3 != 0;
 	at->blocking = random() % 3 != 0;
 	at->first = at->place->whole ? 0 : (int)(random() % BYTES);
 	at->last = at->place->whole ? BYTES - 1 : at->first + (int)(random() % (BYTES - at->first));
