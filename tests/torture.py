@@ -30,7 +30,11 @@ LONGEST_MS = 10000  # of a fault; more than two session timeouts
 
 
 def schedule(seed, seconds, hosts, programs):
-    """Faults for so long; each is mended by then."""
+    """Faults for so long; each is mended by then.
+
+    Now and then a host's link alone is broken until its session ends, while the others go on: else all would be broken at
+    once most of the time, and no holder would ever be stopped and succeeded.
+    """
     rng = random.Random(seed)
     actions, now, end = [], 1500, seconds * 1000
     longest = min(LONGEST_MS, end // 3)
@@ -47,11 +51,19 @@ def schedule(seed, seconds, hosts, programs):
         broken[what] = now + length
         return True
 
+    loss, lossy = rng.randrange(3000, 8000), 0
     while now < end:
         host = rng.randrange(hosts)
+        if now >= loss:
+            free(('link', host), longest)
+            add(now, longest, f'link-{rng.choice(["cut", "freeze"])} {host}', f'link-heal {host}')
+            lossy, loss = now + longest, now + longest + rng.randrange(5000, 20000)
         length = rng.choice([200, 700, 1500, 3000, longest, longest])
         server = rng.randrange(1, 4)
         kind = rng.choices(['program', 'keeper', 'guard', 'both', 'server', 'link', 'partition'], [8, 5, 1, 2, 4, 6, 1])[0]
+        if now < lossy and kind not in ('program', 'keeper'):
+            now += 1000
+            continue
         if kind == 'program':
             program = rng.randrange(programs)
             if rng.random() < 0.5:
