@@ -27,6 +27,8 @@ import sys
 REFUSALS = {'EAGAIN', 'EACCES', 'ENOLCK'}  # ENOLCK: the servers are out of reach
 ENDED_BY_US = {0, 137, 143}
 LONGEST_MS = 10000  # of a fault; more than two session timeouts
+WARNED_MS = 400
+RECOVERY_MS = 6000  # servers that have found each other again work for a while
 
 
 def schedule(seed, seconds, hosts, programs):
@@ -51,16 +53,21 @@ def schedule(seed, seconds, hosts, programs):
         broken[what] = now + length
         return True
 
+    def break_link(host, length):
+        """With a warning, so that a holder is inside when it happens."""
+        if free(('link', host), WARNED_MS + length):
+            add(now, 0, f'link-warn {host}', None)
+            add(now + WARNED_MS, length, f'link-{rng.choice(["cut", "freeze"])} {host}', f'link-heal {host}')
+
     loss, lossy = rng.randrange(3000, 8000), 0
     while now < end:
         host = rng.randrange(hosts)
         if now >= loss:
-            free(('link', host), longest)
-            add(now, longest, f'link-{rng.choice(["cut", "freeze"])} {host}', f'link-heal {host}')
-            lossy, loss = now + longest, now + longest + rng.randrange(5000, 20000)
+            break_link(host, longest)
+            lossy, loss = now + WARNED_MS + longest, now + longest + rng.randrange(5000, 20000)
         length = rng.choice([200, 700, 1500, 3000, longest, longest])
         server = rng.randrange(1, 4)
-        kind = rng.choices(['program', 'keeper', 'guard', 'both', 'server', 'link', 'partition'], [8, 5, 1, 2, 4, 6, 1])[0]
+        kind = rng.choices(['program', 'keeper', 'guard', 'both', 'server', 'link', 'partition'], [8, 5, 1, 2, 3, 5, 1])[0]
         if now < lossy and kind not in ('program', 'keeper'):
             now += 1000
             continue
@@ -72,15 +79,13 @@ def schedule(seed, seconds, hosts, programs):
                 add(now, length, f'program-stop {host} {program}', f'program-continue {host} {program}')
         elif kind == 'server':
             verb = rng.choice(['kill', 'stop'])
-            for which in ([server] if rng.random() < 0.8 else [server, server % 3 + 1]):
-                if free(('server', which), length):
+            if free('servers', length + RECOVERY_MS):
+                for which in ([server] if rng.random() < 0.8 else [server, server % 3 + 1]):
                     add(now, length, f'server-{verb} {which}', f'server-mend {which}')
         elif kind == 'link':
-            how = rng.choice(['cut', 'freeze'])
-            if free(('link', host), length):
-                add(now, length, f'link-{how} {host}', f'link-heal {host}')
+            break_link(host, min(length, 3000))
         elif kind == 'partition':
-            if free(('partition', server), length):
+            if free('servers', length + RECOVERY_MS):
                 add(now, length, f'partition {server}', f'rejoin {server}')
         elif kind == 'guard' or rng.random() < 0.5:
             add(now, 0, f'{kind}-kill {host}', None)

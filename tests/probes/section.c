@@ -129,7 +129,8 @@ static void unlock(const struct section *at)
 }
 
 /*
- * Most sections are short.  While the host's link is broken (LONG exists) half of them go on, so that a lease ends inside;
+ * Most sections are short.  While the host's link is broken or soon will be (LONG exists) half of them go on, so that a
+ * lease ends inside;
  * not while nobody is there who could stop their process (SHORT exists), nor when all is to end.
  */
 static bool goes_on(long rounds, bool may_be_long)
