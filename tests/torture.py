@@ -104,6 +104,7 @@ class Section:
         self.first, self.last, self.kind = int(fields[5]), int(fields[6]), fields[7]
         self.after = None  # who has entered since, so that it must not run
         self.token = 0
+        self.told = False
 
     def conflicts(self, other):
         return (self.lock == other.lock and 'exclusive' in (self.mode, other.mode)
@@ -200,7 +201,8 @@ class Judge:
         if not section or section.number != fields[2]:
             self.fault(f'{event} without having entered: {" ".join(fields)}')
             return
-        if section.after:
+        if section.after and not section.told:
+            section.told = True  # once is enough
             self.fault(f'two inside: {section} runs ({event}) after {section.after}')
         if event == 'token':
             self.token(section, int(fields[8]))
