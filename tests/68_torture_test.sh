@@ -16,23 +16,18 @@ oneTimeSetUp() {
 
 # ---- the judge is judged first -----------------------------------------------------------------------------------------
 
-# judged - of the log on standard input; a line "EVENT HOST PID [N LOCK MODE FIRST LAST KIND]" gets a time, 100 ms each
-judged() {
-	awk '{ print NR * 100 ".000", $0 }' >"$T/log"
-	"$PYTHON" "$TESTS/torture.py" check "$T/log" --bound 1
-}
-
-# accepted, refused WHY - the log on standard input
-accepted() {
+# accepted, refused WHY - the log on standard input, a line "EVENT HOST PID [N LOCK MODE FIRST LAST KIND]" each 100 ms, is one
+# that the judge must accept, or say WHY of; it is asked about all of a test at once, by asked
+cases=0
+accepted() { { echo && cat; } >"$T/case.$((++cases))"; }
+refused() { { echo "$1" && cat; } >"$T/case.$((++cases))"; }
+asked() {
 	local said
-	said=$(judged)
-	assertEquals "accepted: $said" 0 $?
-}
-refused() {
-	local said
-	said=$(judged)
-	assertEquals "refused: $1: $said" 1 $?
-	assertContains "$1" "$said" "$1"
+	said=$("$PYTHON" "$TESTS/torture.py" cases "$T"/case.*)
+	assertEquals "$said" 0 $?
+	assertContains "$said" "$said" "$cases cases, 0 judged wrongly"
+	rm -f "$T"/case.*
+	cases=0
 }
 
 # whole MODE FIRST LAST HOST PID EVENT... - events of a call on the lock x
@@ -52,12 +47,14 @@ test_the_judge_accepts_what_locks_allow() {
 		whole exclusive 0 3 a 1 inside leave && ended)
 	accepted < <(whole exclusive 4 7 a 1 wait enter && whole exclusive 0 3 b 2 wait enter inside leave &&
 		whole exclusive 4 7 a 1 inside leave && ended)
+	asked
 }
 
 # Who is killed inside is succeeded, and so is who stands still, as long as he does.
 test_the_judge_accepts_a_holder_that_was_stopped_in_time() {
 	accepted < <(whole exclusive 0 7 a 1 wait enter inside && whole exclusive 0 7 b 2 wait enter inside leave && echo died a 1 137 &&
 		ended)
+	asked
 }
 
 test_the_judge_refuses_two_inside() {
@@ -68,6 +65,7 @@ test_the_judge_refuses_two_inside() {
 	done
 	refused 'two inside' < <(whole shared 0 7 a 1 wait enter && whole exclusive 7 7 b 2 wait enter leave && whole shared 0 7 a 1 leave && ended)
 	refused 'two inside' < <(whole exclusive 0 7 a 1 wait enter && whole shared 3 4 b 2 wait enter leave && whole exclusive 0 7 a 1 leave && ended)
+	asked
 }
 
 test_the_judge_refuses_tokens_that_fall() {
@@ -87,6 +85,7 @@ test_the_judge_refuses_tokens_that_fall() {
 	accepted < <(whole exclusive 0 3 a 1 wait enter && token exclusive 0 3 a 1 17 && whole exclusive 4 7 b 2 wait enter &&
 		token exclusive 4 7 b 2 16 && whole exclusive 0 3 a 1 leave && whole exclusive 4 7 b 2 leave && ended)
 	refused 'no token' < <(whole shared 0 7 a 1 wait enter && token shared 0 7 a 1 0 && whole shared 0 7 a 1 leave && ended)
+	asked
 }
 
 test_the_judge_refuses_who_is_forgotten() {
@@ -95,6 +94,7 @@ test_the_judge_refuses_who_is_forgotten() {
 		echo end)
 	accepted < <(whole exclusive 0 7 a 1 wait && yes noted | head -n 12 && whole exclusive 0 7 a 1 enter leave && ended)
 	refused 'stuck: ' < <(whole exclusive 0 7 a 1 wait enter && ended)
+	asked
 }
 
 test_the_judge_refuses_wrong_answers() {
@@ -102,6 +102,7 @@ test_the_judge_refuses_wrong_answers() {
 	refused EBADF < <(echo wait a 1 1 x exclusive 0 7 flock && echo refused a 1 1 x exclusive 0 7 flock EBADF && ended)
 	accepted < <(echo wait a 1 1 x exclusive 0 7 flock && echo refused a 1 1 x exclusive 0 7 flock EAGAIN && ended)
 	refused 'has ended with 139' < <(echo died a 1 139 && ended)
+	asked
 }
 
 test_the_judge_refuses_what_is_no_log() {
@@ -110,6 +111,7 @@ test_the_judge_refuses_what_is_no_log() {
 	refused 'without having entered' < <(whole exclusive 0 7 a 1 wait inside && ended)
 	refused 'a dead program' < <(whole exclusive 0 7 a 1 wait && echo died a 1 137 && whole exclusive 0 7 a 1 enter && ended)
 	refused 'not a record' < <(echo && ended)
+	asked
 }
 
 # ---- the torture -------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
     torture.py schedule SEED SECONDS HOSTS PROGRAMS    print "MS ACTION ARGUMENT..." in the order of time
     torture.py check LOG [--bound SECONDS]             print what is wrong, then numbers; exit status 1 when something is
+    torture.py cases LOG...                            is the judge right?  Each log's first line says what it must find
 
 Answers for: what happens when, and whether the log of what the programs did is one that locks allow.
 Does not:    start, kill or wait; tests/torture does.
@@ -240,12 +241,31 @@ class Judge:
             self.fault(f'stuck: {section} has never left' + (f'; succeeded by {section.after}' if section.after else ''))
 
 
-def check(path, bound_ms):
+def judged(records, bound_ms):
     judge = Judge(bound_ms)
-    with open(path, encoding='ascii') as log:
-        for text in log:
-            judge.read(text)
+    for text in records:
+        judge.read(text)
     judge.finish()
+    return judge
+
+
+def check_cases(paths):
+    """Logs without times (100 ms a line) whose first line is what must be found: nothing, or a part of a fault."""
+    wrong = 0
+    for path in paths:
+        with open(path, encoding='ascii') as log:
+            wanted, *records = log.read().split('\n')[:-1]
+        judge = judged((f'{100 * at} {text}' for at, text in enumerate(records)), 1000)
+        if judge.faults if not wanted else not any(wanted in fault for fault in judge.faults):
+            wrong += 1
+            print(f'WRONG {path}: wanted "{wanted}", found', *judge.faults, sep='\n    ')
+    print(f'{len(paths)} cases, {wrong} judged wrongly')
+    return 1 if wrong else 0
+
+
+def check(path, bound_ms):
+    with open(path, encoding='ascii') as log:
+        judge = judged(log, bound_ms)
     for fault in judge.faults[:40]:
         print(f'WRONG {fault}')
     print(f'{judge.entered} sections, {judge.refused} refused, {judge.succeeded} holders succeeded, {judge.tokens} tokens, '
@@ -259,12 +279,16 @@ def main():
     plan = verbs.add_parser('schedule')
     for name in ('seed', 'seconds', 'hosts', 'programs'):
         plan.add_argument(name, type=int)
+    cases = verbs.add_parser('cases')
+    cases.add_argument('logs', nargs='+')
     judge = verbs.add_parser('check')
     judge.add_argument('log')
     judge.add_argument('--bound', type=float, default=30, help='seconds')
     arguments = parser.parse_args()
     if arguments.verb == 'check':
         return check(arguments.log, arguments.bound * 1000)
+    if arguments.verb == 'cases':
+        return check_cases(arguments.logs)
     for when, action in schedule(arguments.seed, arguments.seconds, arguments.hosts, arguments.programs):
         print(when, action)
     return 0
