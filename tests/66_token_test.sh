@@ -39,9 +39,9 @@ no_token() {
 
 test_tokens_grow_from_holder_to_holder() {
 	local last=0 round name other=beta
-	for round in 1 2; do
+	for round in first second; do
 		for name in alpha beta; do
-			hold $name f || return
+			hold $name f || fail "$round: $name" || return
 			next_token $name f
 			next_token $name f
 			no_token $other f

@@ -73,12 +73,12 @@ test_the_judge_refuses_tokens_that_fall() {
 	token() { echo "token $4 $5 1 x $1 $2 $3 flock-w $6"; }
 	for narrow in 0 3 7; do
 		wide=$(whole exclusive 0 7 a 1 wait enter && token exclusive 0 7 a 1 17 && whole exclusive 0 7 a 1 leave)
-		refused 'token 16 of' < <(echo "$wide" && whole exclusive $narrow 7 b 2 wait enter && token exclusive $narrow 7 b 2 16 &&
-			whole exclusive $narrow 7 b 2 leave && ended)
-		refused 'token 17 of' < <(echo "$wide" && whole shared 0 $narrow b 2 wait enter && token shared 0 $narrow b 2 17 &&
-			whole shared 0 $narrow b 2 leave && ended)
-		accepted < <(echo "$wide" && whole exclusive $narrow 7 b 2 wait enter && token exclusive $narrow 7 b 2 18 &&
-			whole exclusive $narrow 7 b 2 leave && ended)
+		refused 'token 16 of' < <(echo "$wide" && whole exclusive "$narrow" 7 b 2 wait enter && token exclusive "$narrow" 7 b 2 16 &&
+			whole exclusive "$narrow" 7 b 2 leave && ended)
+		refused 'token 17 of' < <(echo "$wide" && whole shared 0 "$narrow" b 2 wait enter && token shared 0 "$narrow" b 2 17 &&
+			whole shared 0 "$narrow" b 2 leave && ended)
+		accepted < <(echo "$wide" && whole exclusive "$narrow" 7 b 2 wait enter && token exclusive "$narrow" 7 b 2 18 &&
+			whole exclusive "$narrow" 7 b 2 leave && ended)
 	done
 	accepted < <(whole shared 0 7 a 1 wait enter && whole shared 0 7 b 2 wait enter && token shared 0 7 a 1 17 &&
 		token shared 0 7 b 2 16 && whole shared 0 7 a 1 leave && whole shared 0 7 b 2 leave && ended)

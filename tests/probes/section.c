@@ -63,6 +63,7 @@ struct section {
 	struct place *place;
 	enum call call;
 	bool exclusive, blocking;
+	bool kept; /* the former section has left without unlocking: this one converts, splits, joins */
 	int first, last;
 	unsigned long number;
 };
@@ -161,16 +162,16 @@ static int dial_keeper(void)
 /* What `zkflock token` does.  No answer in time is none: the keeper may be stopped. */
 static void ask_token(const struct section *at)
 {
-	const struct zkf_request request = {.magic = ZKF_WIRE_MAGIC, .op = ZKF_OP_TOKEN,
-	                                    .kind = at->call == FLOCK ? ZKF_FLOCK : ZKF_RECORD};
+	const struct zkf_request request = {
+		.magic = ZKF_WIRE_MAGIC, .op = ZKF_OP_TOKEN, .kind = at->call == FLOCK ? ZKF_FLOCK : ZKF_RECORD};
 	const struct timeval patience = {.tv_usec = 500000};
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
 	struct iovec part = {.iov_base = (void *)(uintptr_t)&request, .iov_len = sizeof(request)};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
-	                         .msg_controllen = sizeof(control)};
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	struct zkf_reply reply;
 	char token[24];
 	int fd = dial_keeper();
@@ -179,7 +180,8 @@ static void ask_token(const struct section *at)
 		return;
 	memcpy(CMSG_DATA(&control.header), &at->place->fd, sizeof(int));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (sendmsg(fd, &message, MSG_NOSIGNAL) == sizeof(request) && recv(fd, &reply, sizeof(reply), 0) == sizeof(reply) &&
+	if (sendmsg(fd, &message, MSG_NOSIGNAL) == sizeof(request) &&
+	    recv(fd, &reply, sizeof(reply), 0) == sizeof(reply) &&
 	    (reply.answer == ZKF_TOKEN || reply.answer == ZKF_FREE)) {
 		snprintf(token, sizeof(token), "%" PRIu64, reply.answer == ZKF_TOKEN ? reply.state : 0);
 		record(at, "token", token);
@@ -196,6 +198,9 @@ static void go(struct section *at)
 	record(at, "wait", "");
 	if (lock(at)) {
 		record(at, "refused", strerrorname_np(errno));
+		if (at->kept)
+			unlock(at);
+		at->kept = false;
 		return;
 	}
 	record(at, "enter", "");
@@ -206,15 +211,25 @@ static void go(struct section *at)
 		record(at, "inside", "");
 	} while (goes_on(rounds--, may_be_long));
 	record(at, "leave", "");
-	unlock(at);
+	at->kept = random() % 4 == 0;
+	if (!at->kept)
+		unlock(at);
 }
 
+/*
+ * Who has kept something asks for the same file by the same call, and does not wait: two who do may wait for each other,
+ * except by flock, which drops the old lock first.
+ */
 static void choose(struct section *at)
 {
-	at->place = &places[random() % PLACES];
-	at->call = !at->place->by_records || (at->place->by_flock && random() % 2) ? FLOCK : (enum call)(POSIX + random() % 3);
+	if (!at->kept) {
+		at->place = &places[random() % PLACES];
+		at->call = !at->place->by_records || (at->place->by_flock && random() % 2)
+		                 ? FLOCK
+		                 : (enum call)(POSIX + random() % 3);
+	}
 	at->exclusive = at->call == LOCKF || random() % 3 != 0;
-	at->blocking = random() % 3 != 0;
+	at->blocking = random() % 3 != 0 && (!at->kept || !at->place->by_records);
 	at->first = at->place->whole ? 0 : (int)(random() % BYTES);
 	at->last = at->place->whole ? BYTES - 1 : at->first + (int)(random() % (BYTES - at->first));
 }
