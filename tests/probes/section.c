@@ -1,7 +1,7 @@
 /*
  * tests/probes/section.c - random lock calls, and every critical section on record
  *
- *     section LOG HOST STOP SEED
+ *     section LOG HOST STOP SEED THINK_MS      THINK_MS: at most so long between two calls
  *
  * Answers for: calls, sections and their records until the file STOP exists; then ends with 0.
  * Does not:    judge; tests/torture.py reads LOG when all is over.
@@ -97,6 +97,13 @@ static void record(const struct section *at, const char *event, const char *more
 static void pause_inside(void)
 {
 	long us = random() % 8 ? random() % 3000 : random() % 40000;
+
+	nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
+}
+
+static void think(int most_ms)
+{
+	long us = most_ms ? random() % (most_ms * 1000L) % 999999 : 0;
 
 	nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
 }
@@ -238,7 +245,7 @@ int main(int argc, char **argv)
 {
 	struct section at = {0};
 
-	if (argc != 5)
+	if (argc != 6)
 		return 64;
 	log_fd = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
 	host = argv[2];
@@ -252,8 +259,7 @@ int main(int argc, char **argv)
 	while (access(stop_file, F_OK)) {
 		choose(&at);
 		go(&at);
-		if (random() % 4 == 0)
-			pause_inside();
+		think(atoi(argv[5]));
 	}
 	return 0;
 }
