@@ -14,7 +14,7 @@ oneTimeSetUp() {
 		host $name "map $T/$name/s/g group" "map $T/$name/s/w w/%r on_loss=warn" "map $T/$name/s/no -" \
 			'connect_timeout 1s'
 		mkdir -p "$T/$name"/s/{g,w,no}
-		assertEquals "$name has a keeper" granted "$(try $name f)"
+		assertEquals "$name has a keeper" granted "$(wait_for $name f 20)"
 	done
 }
 
