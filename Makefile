@@ -52,7 +52,7 @@ KEEPER_SOURCES := $(wildcard keeper/*.c mapping/*.c)
 CLI_SOURCES := $(wildcard cli/*.c mapping/*.c)
 PROBE_SOURCES := $(filter-out tests/probes/lib%,$(wildcard tests/probes/*.c))
 PROBE_LIBRARY_SOURCES := $(wildcard tests/probes/lib*.c)
-C_SOURCES := $(wildcard preload/*.c mapping/*.c keeper/*.c cli/*.c tests/probes/*.c bench/*.c)
+C_SOURCES := $(wildcard preload/*.c mapping/*.c keeper/*.c cli/*.c tests/probes/*.c tests/inject/*.c bench/*.c)
 C_HEADERS := $(wildcard preload/*.h mapping/*.h keeper/*.h cli/*.h tests/probes/*.h bench/*.h)
 
 library_objects := $(LIBRARY_SOURCES:%.c=$(BUILD)/pic/%.o)
@@ -72,11 +72,11 @@ LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
 remake = +$(MAKE) --no-print-directory
 SHELL := /bin/bash
 
-.PHONY: all probes deps deps-lint check check-musl check-32 emulator-32 check-model soak bench demo lint format install install-library uninstall dist deb \
+.PHONY: all probes deps deps-lint check check-musl check-32 emulator-32 check-model soak inject bench demo lint format install install-library uninstall dist deb \
 	clean help
 all: $(BUILD)/libzkflock.so $(BUILD)/zkflockd $(BUILD)/zkflock ## build the library, the keeper and the tool
 
-probes: $(probes) ## build the tests' small programs
+probes: $(probes) $(BUILD)/inject/zkflockd $(BUILD)/inject/libzkflock.so ## build the tests' small programs
 
 check: ## install what is missing, build, run all tests; last line: N passed, N failed, N skipped
 	$(remake) deps
@@ -119,6 +119,11 @@ soak: ## for MINUTES=10 each: everything broken at random, random sequences agai
 	BUILD=$(BUILD) tests/torture --seconds $$(($(MINUTES) * 60))
 	BUILD=$(BUILD) SECONDS_OF_STRESS=$$(($(MINUTES) * 60)) bash tests/46_groups_stress_test.sh
 	BUILD=$(BUILD) tests/differential --minutes $(MINUTES)
+
+inject: ## for half an hour and more: every call to ZooKeeper and every allocation of the keeper fails once; STEP=10: a tenth
+	$(remake) deps
+	$(remake) DEVELOPER=1 all probes
+	for sweep in calls allocations starts deaths; do BUILD=$(BUILD) bash tests/52_inject_test.sh -- sweep_$$sweep || exit; done
 
 bench: ## what a lock costs: plain kernel and library side by side, and ZooKeeper's part
 	$(remake) deps
@@ -170,6 +175,18 @@ $(BUILD)/places: force
 $(placed:%=$(BUILD)/%.o): $(BUILD)/places
 $(placed:%=$(BUILD)/%.o): BASE_CFLAGS += $(places)
 .PHONY: force
+
+# A keeper whose calls can be made to fail: the same objects, linked once more.
+injected = $(shell tests/inject/table)
+$(BUILD)/inject/zkflockd: $(keeper_objects) $(BUILD)/obj/tests/inject/inject.o
+	@mkdir -p $(@D)
+	$(CC) -pie $(BASE_LDFLAGS) $(PROGRAM_SANITIZE) $(injected:%=-Wl,--wrap=%) -o $@ $^ $(CFLAGS) $(LDFLAGS) \
+		-lzookeeper_mt -lmd -pthread
+
+# Beside it: a program starts the keeper that lies beside the library.
+$(BUILD)/inject/libzkflock.so: $(BUILD)/libzkflock.so
+	@mkdir -p $(@D)
+	cp $< $@
 
 # Probes play other people's programs, so they are built as those are: no hardening flags of ours, no sanitizer.
 PROBE_CFLAGS := -std=gnu11 -O1 -g -I. $(WARNINGS) -MMD -MP -pthread
@@ -251,4 +268,4 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
 		printf '  %-12s %s\n' "$$target" "$$text"; done
 
--include $(library_objects:.o=.d) $(keeper_objects:.o=.d) $(cli_objects:.o=.d) $(wildcard $(BUILD)/probes/*.d)
+-include $(library_objects:.o=.d) $(keeper_objects:.o=.d) $(cli_objects:.o=.d) $(wildcard $(BUILD)/probes/*.d $(BUILD)/obj/tests/inject/*.d)
