@@ -141,7 +141,7 @@ check-sanitized: ## system tests with keepers under address, undefined and threa
 	$(remake) all probes
 	BUILD=build-address-undefined tests/sanitize/run $(SANITIZED_TESTS)
 	BUILD=build-thread tests/sanitize/run $(SANITIZED_TESTS)
-	BUILD=$(BUILD) tests/run tests/95_valgrind_test.sh
+	BUILD=$(BUILD) bash tests/95_valgrind_test.sh -- long_every_kind_of_lock long_asked_for_and_refused long_many_in_turn
 
 FUZZ_SECONDS ?= 60
 fuzz: ## libFuzzer on configuration, claims and socket, FUZZ_SECONDS=60 each
