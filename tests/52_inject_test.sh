@@ -105,17 +105,25 @@ test_no_call_is_missing_in_the_table() {
 	assertContains "$imported" reallocarray
 }
 
+# unmet - prints the CLASSES that are not in the traces
+unmet() {
+	local met class
+	met=$(classes_met)
+	for class in "${CLASSES[@]}"; do [[ $met == *" $class"* ]] || echo "$class"; done
+}
+
+# On a busy machine one side comes too late to be in the other's way: then they cross once more.
 test_every_class_of_calls_is_met() {
-	local class met
+	local class
 	plan alpha trace
 	plan beta trace
-	crosses 'nothing fails' || return
-	assertContains "$said" 'ok enolck 0 / ok enolck 0'
-	met=$(classes_met)
-	for class in "${CLASSES[@]}"; do
-		[[ $met == *" $class"* ]] || fail "$class is not met: who makes that call now?"
+	for _ in 1 2 3 4 5; do
+		crosses 'nothing fails' || return 0
+		assertEquals 'ok enolck 0 / ok enolck 0' "$said"
+		[ "$(unmet)" ] || break
 	done
-	for class in $(awk '{ print $2 }' <<<"$met"); do
+	assertEquals 'not met: who makes these calls now?' '' "$(unmet)"
+	for class in $(classes_met | awk '{ print $2 }'); do
 		[[ " ${CLASSES[*]} ${RARE_CLASSES[*]} alloc init close " == *" $class "* ]] || fail "$class is in no list"
 	done
 }
@@ -149,7 +157,7 @@ nothing_fails() {
 test_every_class_of_calls_fails_once() {
 	local name
 	up
-	for _ in 1 2 3; do
+	for _ in 1 2; do
 		for name in alpha beta; do
 			lines "${CLASSES[@]:2}" "${RARE_CLASSES[@]}" # the keeper runs: parents and host are made
 			plan $name "${LINES[@]}"
@@ -161,13 +169,10 @@ test_every_class_of_calls_fails_once() {
 
 test_allocations_fail_here_and_there() {
 	up
-	for _ in 1 2; do
-		plan alpha "alloc $RANDOM rate 15"
-		plan beta "alloc $RANDOM rate 30"
-		crosses 'allocations fail' || return 0
-	done
+	plan alpha "alloc $RANDOM rate 15"
+	plan beta "alloc $RANDOM rate 30"
+	crosses 'allocations fail' || return 0
 	assertNotEquals 'none has failed' 0 "$(cat "$T"/*/run/injected | wc -l)"
-	nothing_fails
 }
 
 # A keeper that could not start is started again by the next call.
@@ -210,7 +215,7 @@ test_claim_that_can_not_be_read_is_waited_for_in_peace() {
 
 # One class, one action, one call at a time.
 sweep_calls() {
-	local class action nth round=0
+	local class action nth host round=0
 	up
 	for class in "${CLASSES[@]:2}" "${RARE_CLASSES[@]}"; do
 		actions_of "$class"
@@ -218,7 +223,8 @@ sweep_calls() {
 			for nth in 1 2 4; do
 				plan alpha
 				plan beta
-				plan "$( ((round++ % 2)) && echo alpha || echo beta)" "$class $nth $action"
+				((++round % 2)) && host=alpha || host=beta
+				plan $host "$class $nth $action"
 				crosses "$class $nth $action" || return 0
 			done
 		done
