@@ -18,7 +18,7 @@
 
 struct zkf_lines {
 	int fd;
-	int error; /* of a read, a negative errno: then there may be more */
+	int error;  /* of a read, a negative errno: then there may be more */
 	bool whole; /* the last line had its newline */
 	size_t at, end;
 	char buffer[ZKF_LINE_BYTES];

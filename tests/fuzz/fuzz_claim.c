@@ -34,7 +34,8 @@ static void try_name(const char *name)
 	snprintf(written + bytes, sizeof(written) - (size_t)bytes, "%010lld", (long long)id.sequence);
 	MUST(!zkf_claim_name_read(&again, written) && !again.foreign);
 	MUST(!strcmp(id.host, again.host) && id.request == again.request && id.mode == again.mode &&
-	     id.nonblock == again.nonblock && id.start == again.start && id.end == again.end && id.sequence == again.sequence);
+	     id.nonblock == again.nonblock && id.start == again.start && id.end == again.end &&
+	     id.sequence == again.sequence);
 }
 
 static void must_be_ranges(const struct zkf_ranges *set)

@@ -67,8 +67,9 @@ static void write_config(void)
 	snprintf(path, sizeof(path), "%s/conf", directory);
 	out = fopen(path, "w");
 	MUST(out);
-	fprintf(out, "ensemble 127.0.0.1:1\nmap %s/local l/%%r unavailable=local\nmap %s/fail f/%%r unavailable=fail\n"
-	             "map %s/wait w/%%r\nmap %s/group g unavailable=local\nmap %s/local/not -\n",
+	fprintf(out,
+	        "ensemble 127.0.0.1:1\nmap %s/local l/%%r unavailable=local\nmap %s/fail f/%%r unavailable=fail\n"
+	        "map %s/wait w/%%r\nmap %s/group g unavailable=local\nmap %s/local/not -\n",
 	        directory, directory, directory, directory, directory);
 	fclose(out);
 	setenv("ZKFLOCK_CONF", path, 1);
@@ -128,7 +129,8 @@ static void packet_send(int to, const uint8_t *bytes, size_t size, uint8_t descr
 		head->cmsg_type = SCM_RIGHTS;
 		head->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count);
 		for (int i = 0; i < count; i++)
-			memcpy(CMSG_DATA(head) + (size_t)i * sizeof(int), &passed[(descriptors + i) % PASSED], sizeof(int));
+			memcpy(CMSG_DATA(head) + (size_t)i * sizeof(int), &passed[(descriptors + i) % PASSED],
+			       sizeof(int));
 	}
 	/* A conversation that was hung up on takes no more. */
 	if (sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)

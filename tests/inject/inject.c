@@ -62,8 +62,8 @@ struct plan {
 static const struct {
 	const char *name;
 	enum action action;
-} actions[] = {{"refuse", REFUSE}, {"before", BEFORE}, {"after", AFTER}, {"late", LATE},
-               {"gone", GONE},     {"expire", EXPIRE}, {"kill", KILL},     {"fail", FAIL},   {"rate", RATE}};
+} actions[] = {{"refuse", REFUSE}, {"before", BEFORE}, {"after", AFTER}, {"late", LATE}, {"gone", GONE},
+               {"expire", EXPIRE}, {"kill", KILL},     {"fail", FAIL},   {"rate", RATE}};
 
 /* Under the mutex. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -160,7 +160,8 @@ static bool is_due(struct plan *plan)
 {
 	plan->seen++;
 	if (plan->action == RATE)
-		return ((plan->seen + plan->nth * 7919) * UINT64_C(0x9e3779b97f4a7c15) >> 32) % 1000 < (uint64_t)plan->argument;
+		return ((plan->seen + plan->nth * 7919) * UINT64_C(0x9e3779b97f4a7c15) >> 32) % 1000 <
+		       (uint64_t)plan->argument;
 	return !plan->nth || (plan->seen == plan->nth && !plan->done);
 }
 
@@ -178,7 +179,8 @@ static struct plan consult(const char *class)
 	for (int i = 0; i < plan_count; i++) {
 		struct plan *plan = &plans[i];
 
-		if ((strcmp(plan->class, class) && (alloc || strcmp(plan->class, "any"))) || !is_due(plan) || chosen.action)
+		if ((strcmp(plan->class, class) && (alloc || strcmp(plan->class, "any"))) || !is_due(plan) ||
+		    chosen.action)
 			continue;
 		plan->done = true;
 		chosen = *plan;
@@ -220,12 +222,13 @@ WRAPPED(FILE *, fdopen, (int fd, const char *mode), (fd, mode), NULL)
 WRAPPED(DIR *, opendir, (const char *path), (path), NULL)
 WRAPPED(ssize_t, getline, (char **line, size_t *bytes, FILE *in), (line, bytes, in), -1)
 WRAPPED(ssize_t, __getdelim, (char **line, size_t *bytes, int end, FILE *in), (line, bytes, end, in), -1)
-WRAPPED(int, getaddrinfo, (const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **found),
+WRAPPED(int, getaddrinfo,
+        (const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **found),
         (node, service, hints, found), EAI_MEMORY)
-WRAPPED(int, pthread_create, (pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *argument),
+WRAPPED(int, pthread_create, (pthread_t * thread, const pthread_attr_t *attr, void *(*run)(void *), void *argument),
         (thread, attr, run, argument), EAGAIN)
 
-int __wrap_asprintf(char **text, const char *format, ...);
+int __wrap_asprintf(char **text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int __wrap_asprintf(char **text, const char *format, ...)
 {
 	va_list arguments;
@@ -239,7 +242,7 @@ int __wrap_asprintf(char **text, const char *format, ...)
 	return bytes;
 }
 
-int __wrap___asprintf_chk(char **text, int flag, const char *format, ...);
+int __wrap___asprintf_chk(char **text, int flag, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int __wrap___asprintf_chk(char **text, int flag, const char *format, ...)
 {
 	va_list arguments;
@@ -397,8 +400,8 @@ int __real_zoo_aset(zhandle_t *zh, const char *path, const char *buffer, int byt
                     stat_completion_t completion, const void *data);
 int __real_zoo_adelete(zhandle_t *zh, const char *path, int version, void_completion_t completion, const void *data);
 int __real_zoo_async(zhandle_t *zh, const char *path, string_completion_t completion, const void *data);
-zhandle_t *__real_zookeeper_init2(const char *host, watcher_fn watcher, int timeout, const clientid_t *id, void *context,
-                                  int flags, log_callback_fn log);
+zhandle_t *__real_zookeeper_init2(const char *host, watcher_fn watcher, int timeout, const clientid_t *id,
+                                  void *context, int flags, log_callback_fn log);
 int __real_zookeeper_close(zhandle_t *zh);
 
 static void nobody(zhandle_t *zh, int type, int state, const char *path, void *context)
@@ -414,7 +417,8 @@ static void nobody(zhandle_t *zh, int type, int state, const char *path, void *c
 static void session_end(zhandle_t *zh)
 {
 	clientid_t id = *zoo_client_id(zh);
-	zhandle_t *other = __real_zookeeper_init2(servers, nobody, zoo_recv_timeout(zh), &id, NULL, ZOO_NO_LOG_CLIENTENV, NULL);
+	zhandle_t *other =
+		__real_zookeeper_init2(servers, nobody, zoo_recv_timeout(zh), &id, NULL, ZOO_NO_LOG_CLIENTENV, NULL);
 
 	for (int i = 0; other && i < 2000 && zoo_state(other) != ZOO_CONNECTED_STATE; i++)
 		usleep(1000);
@@ -515,7 +519,8 @@ int __wrap_zoo_acreate(zhandle_t *zh, const char *path, const char *value, int b
 	if (made)
 		return rc;
 	return after_call(__real_zoo_acreate(zh, path, value, bytes, acl, mode, shim ? on_string : completion,
-	                                     shim ? shim : data), shim);
+	                                     shim ? shim : data),
+	                  shim);
 }
 
 int __wrap_zoo_awget_children(zhandle_t *zh, const char *path, watcher_fn watcher, void *watcher_context,
@@ -528,7 +533,8 @@ int __wrap_zoo_awget_children(zhandle_t *zh, const char *path, watcher_fn watche
 	if (made)
 		return rc;
 	return after_call(__real_zoo_awget_children(zh, path, watcher, watcher_context, shim ? on_strings : completion,
-	                                            shim ? shim : data), shim);
+	                                            shim ? shim : data),
+	                  shim);
 }
 
 int __wrap_zoo_awget(zhandle_t *zh, const char *path, watcher_fn watcher, void *watcher_context,
@@ -540,8 +546,9 @@ int __wrap_zoo_awget(zhandle_t *zh, const char *path, watcher_fn watcher, void *
 
 	if (made)
 		return rc;
-	return after_call(__real_zoo_awget(zh, path, watcher, watcher_context, shim ? on_data : completion,
-	                                   shim ? shim : data), shim);
+	return after_call(
+		__real_zoo_awget(zh, path, watcher, watcher_context, shim ? on_data : completion, shim ? shim : data),
+		shim);
 }
 
 int __wrap_zoo_aset(zhandle_t *zh, const char *path, const char *buffer, int bytes, int version,
@@ -553,8 +560,9 @@ int __wrap_zoo_aset(zhandle_t *zh, const char *path, const char *buffer, int byt
 
 	if (made)
 		return rc;
-	return after_call(__real_zoo_aset(zh, path, buffer, bytes, version, shim ? on_stat : completion, shim ? shim : data),
-	                  shim);
+	return after_call(
+		__real_zoo_aset(zh, path, buffer, bytes, version, shim ? on_stat : completion, shim ? shim : data),
+		shim);
 }
 
 int __wrap_zoo_adelete(zhandle_t *zh, const char *path, int version, void_completion_t completion, const void *data)
@@ -579,8 +587,8 @@ int __wrap_zoo_async(zhandle_t *zh, const char *path, string_completion_t comple
 	return after_call(__real_zoo_async(zh, path, shim ? on_string : completion, shim ? shim : data), shim);
 }
 
-zhandle_t *__wrap_zookeeper_init2(const char *host, watcher_fn watcher, int timeout, const clientid_t *id, void *context,
-                                  int flags, log_callback_fn log)
+zhandle_t *__wrap_zookeeper_init2(const char *host, watcher_fn watcher, int timeout, const clientid_t *id,
+                                  void *context, int flags, log_callback_fn log)
 {
 	snprintf(servers, sizeof(servers), "%s", host);
 	if (consult("init").action) {
