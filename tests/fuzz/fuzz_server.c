@@ -107,7 +107,7 @@ static void start(void)
 	MUST(!zkf_publish_init(runtime_fd, 0600));
 	MUST(!zkf_zk_init());
 	MUST(!zkf_file_init());
-	MUST(!zkf_server_init(runtime_fd, directory, 0600, zkf_rules_current()));
+	MUST(!zkf_server_init(runtime_fd, directory, -1, 0600, zkf_rules_current()));
 }
 
 static void packet_send(int to, const uint8_t *bytes, size_t size, uint8_t descriptors)
