@@ -229,13 +229,16 @@ void zkf_adopt_blindly(const struct zkf_config *config)
 
 void zkf_adopt_files(const struct zkf_config *config)
 {
-	int tries = 0;
+	int tries = 0, error;
 
 	rules = config;
 	do {
 		failed = false;
-		if (zkf_state_files_each(file_adopt))
+		error = zkf_state_files_each(file_adopt);
+		if (error == -ENOMEM || error == -EMFILE || error == -ENFILE)
 			not_all_known();
+		else if (error) /* it will not get better */
+			zkf_log(ZKF_LOG_ERROR, "adopt files error=\"%s\"", strerror(-error));
 		missing_search();
 	} while (failed && ++tries < FILES_TRIES);
 	zkf_holds_adopt();
