@@ -136,13 +136,13 @@ test_the_end_of_a_keeper_with_a_lock_in_use() {
 # ... and if one follows, it is as if nothing had been.
 test_the_end_of_a_keeper_and_another_one() {
 	local guard
-	SESSION_TIMEOUT=5s host restarted
+	SESSION_TIMEOUT=8s host restarted
 	hold restarted restarted.lock || return
 	guard=$(ps -o ppid= -p "$(keeper_pid restarted)" | tr -d ' ')
 	kill -TERM "$guard"
 	assertTrue 'it ends' "wait_until 5 gone $guard"
 	assertEquals 'the next keeper' granted "$(wait_for restarted other.lock 10)"
-	assertTrue 'the holder runs on' "never 6 is_stopped $holder"
+	assertTrue 'the holder runs on' "never 8 is_stopped $holder"
 	assertEquals 'held' busy "$(try beta restarted.lock)"
 	assertFalse 'nobody stays' 'logged restarted "guard lease-over"'
 	end "$holder"
