@@ -27,6 +27,7 @@
 #include "lease.h"
 #include "log.h"
 #include "look.h"
+#include "refused.h"
 #include "session.h"
 #include "state.h"
 
@@ -140,8 +141,9 @@ static void missing_search(void)
 
 	if (missing_count)
 		qsort(missing, missing_count, sizeof(*missing), by_inode);
+	/* Ourselves, too: what a former keeper has left us (store.h). */
 	while (directory && (entry = readdir(directory)) != NULL)
-		if (isdigit((unsigned char)entry->d_name[0]) && strtol(entry->d_name, NULL, 10) != getpid())
+		if (isdigit((unsigned char)entry->d_name[0]))
 			process_search(entry->d_name);
 	if (directory)
 		closedir(directory);
@@ -224,6 +226,7 @@ void zkf_adopt_blindly(const struct zkf_config *config)
 {
 	rules = config;
 	zkf_state_files_each(file_adopt_blindly);
+	zkf_refused_adopt_blindly();
 }
 
 void zkf_adopt_files(const struct zkf_config *config)
@@ -236,6 +239,7 @@ void zkf_adopt_files(const struct zkf_config *config)
 		zkf_state_files_each(file_adopt);
 		missing_search();
 	} while (failed && ++tries < FILES_TRIES);
+	failed |= zkf_refused_adopt() != 0;
 	zkf_holds_adopt();
 	if (!failed)
 		return;

@@ -21,6 +21,7 @@
 #include "fault.h"
 #include "file.h"
 #include "log.h"
+#include "refused.h"
 
 /*
  * A /proc of another pid namespace than ours numbers processes in its own way: then nothing there can be believed, and
@@ -68,8 +69,7 @@ static uint64_t start_of(const char *path, char *state)
 	return start;
 }
 
-/* Of a zombie too: so a process looks whose first thread has ended. */
-static uint64_t process_start(int32_t pid)
+uint64_t zkf_process_start(int32_t pid)
 {
 	char path[40], state;
 
@@ -141,7 +141,7 @@ void zkf_thread_of(struct zkf_thread *thread, int32_t pid, int32_t tid)
 	if (pid <= 0 || !proc_is_ours())
 		return;
 	thread->pid = pid;
-	thread->process_start = process_start(pid);
+	thread->process_start = zkf_process_start(pid);
 	thread->task = of_our_namespace(pid) ? tid : task_by_inner(pid, tid);
 	thread->thread_start = thread->task ? thread_start(pid, thread->task) : 0;
 	if (!thread->thread_start)
@@ -161,7 +161,7 @@ bool zkf_thread_lives(const struct zkf_thread *thread)
 
 bool zkf_thread_process_lives(const struct zkf_thread *thread)
 {
-	return thread->pid > 0 && process_start(thread->pid) == thread->process_start;
+	return thread->pid > 0 && zkf_process_start(thread->pid) == thread->process_start;
 }
 
 bool zkf_process_has_ended(int32_t pid)
@@ -196,7 +196,7 @@ void zkf_holders_free(struct zkf_holders *holders)
 	*holders = (struct zkf_holders){0};
 }
 
-static int add(struct zkf_holders *holders, const struct zkf_holder *holder)
+int zkf_holders_add(struct zkf_holders *holders, const struct zkf_holder *holder)
 {
 	if (holders->count == holders->capacity) {
 		size_t capacity = holders->capacity ? 2 * holders->capacity : 8;
@@ -240,7 +240,7 @@ static int read_descriptor(const struct zkf_file *file, int32_t pid, const char 
 {
 	struct zkf_holder holder = {.pid = pid, .fd = (int32_t)strtol(fd, NULL, 10)};
 	char path[64], line[256];
-	int added = 0;
+	int added = 0, noted;
 	FILE *in;
 
 	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.20s", pid, fd);
@@ -249,9 +249,10 @@ static int read_descriptor(const struct zkf_file *file, int32_t pid, const char 
 		return errno == EACCES || errno == EPERM ? -EACCES : 0;
 	while (added >= 0 && fgets(line, sizeof(line), in))
 		if (!strncmp(line, "lock:", 5) && parse(line, (uint32_t)file->key.kind, &holder))
-			added = add(holders, &holder) ? -ENOMEM : added + 1;
+			added = zkf_holders_add(holders, &holder) ? -ENOMEM : added + 1;
 	fclose(in);
-	return added;
+	noted = added < 0 ? 0 : zkf_refused_shown(file, pid, holder.fd, holders);
+	return noted < 0 ? noted : added + noted;
 }
 
 int zkf_holders_at(const struct zkf_file *file, int32_t pid, int32_t fd, struct zkf_holders *holders)
