@@ -45,7 +45,8 @@ LIBRARY_CFLAGS := -U_FORTIFY_SOURCE -fPIC $(LIBRARY_SANITIZE)
 BASE_LDFLAGS := -Wl,-z,defs,-z,relro,-z,now
 
 # Not name.c: the keeper makes the lock names, and libmd stays out of other people's programs.
-# Every program maps the library: few and small segments.  The grammar runs once in a program.
+# Every program maps the library: few and small segments.  The grammar and the start of a keeper run once in a program, and
+# what asks the keeper waits for it.
 SMALL := -Os
 LIBRARY_SOURCES := $(wildcard preload/*.c) $(filter-out mapping/name.c,$(wildcard mapping/*.c))
 SANITIZE_SOURCES := $(if $(SANITIZE),tests/sanitize/options.c)
@@ -188,7 +189,7 @@ $(BUILD)/zkflock: $(cli_objects)
 
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) $(LIBRARY_CFLAGS) $(if $(findstring mapping/,$<),$(SMALL)) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(CC) $(BASE_CFLAGS) $(LIBRARY_CFLAGS) $(if $(filter mapping/% preload/start.c preload/cover.c,$<),$(SMALL)) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)

@@ -27,6 +27,7 @@
 #include "lines.h"
 #include "log.h"
 #include "look.h"
+#include "refused.h"
 #include "session.h"
 #include "state.h"
 
@@ -141,8 +142,9 @@ static void missing_search(void)
 		return;
 	qsort(missing, missing_count, sizeof(*missing), by_inode);
 	zkf_entries_open(&processes, "/proc");
+	/* Ourselves, too: what a former keeper has left us (store.h). */
 	while ((name = zkf_entries_next(&processes)) != NULL)
-		if (isdigit((unsigned char)*name) && strtol(name, NULL, 10) != getpid())
+		if (isdigit((unsigned char)*name))
 			process_search(name);
 	if (zkf_entries_close(&processes))
 		not_all_known();
@@ -225,22 +227,29 @@ void zkf_adopt_blindly(const struct zkf_config *config)
 {
 	rules = config;
 	zkf_state_files_each(file_adopt_blindly);
+	zkf_refused_adopt_blindly();
+}
+
+/* With more memory another keeper may read it; all else will not get better. */
+static void not_read(const char *list, int error)
+{
+	if (error == -ENOMEM || error == -EMFILE || error == -ENFILE)
+		not_all_known();
+	else if (error)
+		zkf_log(ZKF_LOG_ERROR, "adopt %s error=\"%s\"", list, strerror(-error));
 }
 
 void zkf_adopt_files(const struct zkf_config *config)
 {
-	int tries = 0, error;
+	int tries = 0;
 
 	rules = config;
 	do {
 		failed = false;
-		error = zkf_state_files_each(file_adopt);
-		if (error == -ENOMEM || error == -EMFILE || error == -ENFILE)
-			not_all_known();
-		else if (error) /* it will not get better */
-			zkf_log(ZKF_LOG_ERROR, "adopt files error=\"%s\"", strerror(-error));
+		not_read("files", zkf_state_files_each(file_adopt));
 		missing_search();
 	} while (failed && ++tries < FILES_TRIES);
+	not_read("refused", zkf_refused_adopt());
 	zkf_holds_adopt();
 	if (!failed)
 		return;

@@ -21,6 +21,7 @@
 #include "lines.h"
 #include "log.h"
 #include "publish.h"
+#include "refused.h"
 #include "state.h"
 
 /* The loop's. */
@@ -112,6 +113,7 @@ int zkf_file_open(struct zkf_file **made, struct zkf_lock *lock, int passed_fd, 
 	file->lock = lock;
 	file->watch = -1;
 	file->slot = ZKF_NO_SLOT;
+	file->served = true; /* before we came */
 	file->path = zkf_memdup(path, strlen(path));
 	file->fd = reopen(passed_fd);
 	if (!file->path)
@@ -167,6 +169,7 @@ void zkf_file_free(struct zkf_file *file)
 		at = &(*at)->next;
 	*at = file->next;
 	zkf_holds_forget(file);
+	zkf_refused_forget(file);
 	HASH_DEL(files, file);
 	zkf_file_watch(file, false);
 	zkf_publish_slot_give(file->slot);
@@ -240,16 +243,47 @@ static int look_at_records(struct zkf_file *file, int64_t start, int64_t end, st
 	return 0;
 }
 
+/* The kernel does not answer us, but has served some program: what its processes show. */
+static int look_at_processes(struct zkf_file *file, struct zkf_ranges *in_use)
+{
+	struct zkf_holders all = {0};
+	bool served = false;
+	int error = zkf_holders_all(file, &all) == -ENOMEM ? -ENOMEM : 0;
+
+	for (size_t i = 0; i < all.count && !error; i++)
+		if (!all.items[i].noted) {
+			served = true;
+			error = zkf_ranges_raise(in_use, all.items[i].start, all.items[i].end, all.items[i].mode);
+		}
+	zkf_holders_free(&all);
+	if (!error)
+		file->served = served;
+	return error;
+}
+
+int zkf_file_look_kernel(struct zkf_file *file, struct zkf_ranges *in_use)
+{
+	int error;
+
+	if (file->key.kind == ZKF_FLOCK)
+		error = look_at_flock(file, in_use);
+	else
+		error = look_at_records(file, 0, ZKF_RANGE_MAX, in_use, 0);
+	if (!zkf_refused_errno(error))
+		return error;
+	zkf_refused_begin(file);
+	return file->served ? look_at_processes(file, in_use) : 0;
+}
+
 int zkf_file_look(struct zkf_file *file, struct zkf_ranges *in_use)
 {
 	int error;
 
 	zkf_ranges_clear(in_use);
 	file->guessed = false;
-	if (file->key.kind == ZKF_FLOCK)
-		error = look_at_flock(file, in_use);
-	else
-		error = look_at_records(file, 0, ZKF_RANGE_MAX, in_use, 0);
+	error = zkf_file_look_kernel(file, in_use);
+	if (!error)
+		error = zkf_refused_look(file, in_use);
 	if (!error)
 		return 0;
 	if (error != -E2BIG)
@@ -327,14 +361,14 @@ int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, 
 			error = 0; /* closed meanwhile */
 	}
 	zkf_entries_close(&fds);
-	return error;
+	return error ? error : zkf_refused_held_by(file, pid, posix_only, held);
 }
 
 /* More than this many are not told one by one: the claim's own ranges have to do. */
 #define HELD_TEXT_MAX 64
 #define HELD_TEXT_BYTES 2048
 
-int zkf_file_held_text(const struct zkf_file *file, const struct zkf_ranges *of, char **text)
+static int held_by_kernel_text(const struct zkf_file *file, const struct zkf_ranges *of, char **text)
 {
 	static int depth; /* of calls of itself: locks that were taken from the end to the start nest */
 	int count = 0;
@@ -359,7 +393,7 @@ int zkf_file_held_text(const struct zkf_file *file, const struct zkf_ranges *of,
 				int error;
 
 				depth++;
-				error = zkf_file_held_text(file, &part, text);
+				error = held_by_kernel_text(file, &part, text);
 				depth--;
 				if (error)
 					return error;
@@ -374,7 +408,14 @@ int zkf_file_held_text(const struct zkf_file *file, const struct zkf_ranges *of,
 	return 0;
 }
 
-int zkf_file_holders(const struct zkf_file *file, int64_t start, int64_t end, uint8_t mode, int32_t *pids, int most)
+int zkf_file_held_text(const struct zkf_file *file, const struct zkf_ranges *of, char **text)
+{
+	int error = held_by_kernel_text(file, of, text);
+
+	return error ? error : zkf_refused_held_text(file, of, text);
+}
+
+static int kernel_holders(const struct zkf_file *file, int64_t start, int64_t end, uint8_t mode, int32_t *pids, int most)
 {
 	int count = 0;
 
@@ -392,7 +433,7 @@ int zkf_file_holders(const struct zkf_file *file, int64_t start, int64_t end, ui
 			pids[count++] = found.l_pid;
 		/* Ranges before this one are left to the next probe if they are many. */
 		if (found.l_start > start && most > 1)
-			count += zkf_file_holders(file, start, found.l_start - 1, mode, pids + count,
+			count += kernel_holders(file, start, found.l_start - 1, mode, pids + count,
 			                          most - count < most / 2 ? most - count : most / 2);
 		if (!found.l_len)
 			break;
@@ -401,7 +442,14 @@ int zkf_file_holders(const struct zkf_file *file, int64_t start, int64_t end, ui
 	return count;
 }
 
-int32_t zkf_file_holder(const struct zkf_file *file)
+int zkf_file_holders(const struct zkf_file *file, int64_t start, int64_t end, uint8_t mode, int32_t *pids, int most)
+{
+	int count = kernel_holders(file, start, end, mode, pids, most);
+
+	return count + zkf_refused_holders(file, start, end, mode, pids + count, most - count);
+}
+
+static int32_t kernel_holder(const struct zkf_file *file)
 {
 	struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	const char *const type = "FLOCK";
@@ -429,6 +477,13 @@ int32_t zkf_file_holder(const struct zkf_file *file)
 	if (in)
 		fclose(in);
 	return holder;
+}
+
+int32_t zkf_file_holder(const struct zkf_file *file)
+{
+	int32_t holder = kernel_holder(file);
+
+	return holder ? holder : zkf_refused_holder(file);
 }
 
 void zkf_file_watch(struct zkf_file *file, bool on)

@@ -34,6 +34,12 @@ struct zkf_file {
 	bool blind;        /* memory ran out while it was looked at: it may be in use */
 	int64_t scan_due_ns; /* not before, all processes are searched again */
 	bool outdated; /* the rules have another lock for it, or none: every request comes to us, until it may change */
+	/* Where the kernel refuses to lock it (refused.h): */
+	struct zkf_refused *refused; /* who has what */
+	bool refuses;
+	bool in_doubt; /* somebody who counts as an owner may turn out to have ended */
+	bool served; /* some program's call may have been served by the kernel, so that it may have locks */
+	bool adopted_badly;
 	bool guessed; /* in_use is "all, exclusive" because the kernel could not be asked, or had too much to tell */
 };
 
@@ -63,6 +69,9 @@ int zkf_file_know(struct zkf_lock *lock, uint64_t dev, uint64_t ino, uint32_t ki
  * Returns 0, or a negative errno; then in_use says "all, exclusive", which is always safe.
  */
 int zkf_file_look(struct zkf_file *file, struct zkf_ranges *in_use);
+
+/* zkf_file_look_kernel - only what the kernel has; in_use is added to.  0 or a negative errno */
+int zkf_file_look_kernel(struct zkf_file *file, struct zkf_ranges *in_use);
 
 /*
  * zkf_file_identity - device and inode of name in a directory, from what the kernel has cached

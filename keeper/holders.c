@@ -21,6 +21,7 @@
 #include "lines.h"
 #include "file.h"
 #include "log.h"
+#include "refused.h"
 
 /*
  * A /proc of another pid namespace than ours numbers processes in its own way: then nothing there can be believed, and
@@ -68,8 +69,7 @@ static uint64_t start_of(const char *path, char *state)
 	return start;
 }
 
-/* Of a zombie too: so a process looks whose first thread has ended. */
-static uint64_t process_start(int32_t pid)
+uint64_t zkf_process_start(int32_t pid)
 {
 	char path[40], state;
 
@@ -139,7 +139,7 @@ void zkf_thread_of(struct zkf_thread *thread, int32_t pid, int32_t tid)
 	if (pid <= 0 || !proc_is_ours())
 		return;
 	thread->pid = pid;
-	thread->process_start = process_start(pid);
+	thread->process_start = zkf_process_start(pid);
 	thread->task = of_our_namespace(pid) ? tid : task_by_inner(pid, tid);
 	thread->thread_start = thread->task ? thread_start(pid, thread->task) : 0;
 	if (!thread->thread_start)
@@ -159,7 +159,7 @@ bool zkf_thread_lives(const struct zkf_thread *thread)
 
 bool zkf_thread_process_lives(const struct zkf_thread *thread)
 {
-	return thread->pid > 0 && process_start(thread->pid) == thread->process_start;
+	return thread->pid > 0 && zkf_process_start(thread->pid) == thread->process_start;
 }
 
 bool zkf_process_has_ended(int32_t pid)
@@ -194,7 +194,7 @@ void zkf_holders_free(struct zkf_holders *holders)
 	*holders = (struct zkf_holders){0};
 }
 
-static int add(struct zkf_holders *holders, const struct zkf_holder *holder)
+int zkf_holders_add(struct zkf_holders *holders, const struct zkf_holder *holder)
 {
 	if (holders->count == holders->capacity) {
 		size_t capacity = holders->capacity ? 2 * holders->capacity : 8;
@@ -248,16 +248,17 @@ static int read_descriptor(const struct zkf_file *file, int32_t pid, const char 
 	struct zkf_lines lines;
 	const char *line;
 	char path[64];
-	int added = 0;
+	int added = 0, noted;
 
 	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.20s", pid, fd);
 	if (zkf_lines_open(&lines, open(path, O_RDONLY | O_CLOEXEC)))
 		return hidden(lines.error);
 	while (added >= 0 && (line = zkf_lines_next(&lines)) != NULL)
 		if (!strncmp(line, "lock:", 5) && parse(line, (uint32_t)file->key.kind, &holder))
-			added = add(holders, &holder) ? -ENOMEM : added + 1;
+			added = zkf_holders_add(holders, &holder) ? -ENOMEM : added + 1;
 	zkf_lines_close(&lines);
-	return added;
+	noted = added < 0 ? 0 : zkf_refused_shown(file, pid, holder.fd, holders);
+	return noted < 0 ? noted : added + noted;
 }
 
 int zkf_holders_at(const struct zkf_file *file, int32_t pid, int32_t fd, struct zkf_holders *holders)

@@ -38,6 +38,8 @@ bool zkf_thread_same(const struct zkf_thread *a, const struct zkf_thread *b);
 bool zkf_thread_lives(const struct zkf_thread *thread);
 /* zkf_thread_process_lives - the process, with or without that thread */
 bool zkf_thread_process_lives(const struct zkf_thread *thread);
+/* zkf_process_start - starttime; of a zombie too, so a process looks whose first thread has ended; 0: gone */
+uint64_t zkf_process_start(int32_t pid);
 /* zkf_process_has_ended - reaped or not; false also if that can't be told */
 bool zkf_process_has_ended(int32_t pid);
 /* zkf_process_is_single - has it one thread only?  False also if that can't be told. */
@@ -54,6 +56,7 @@ struct zkf_holder {
 	int32_t taker; /* flock: who took it, perhaps gone, 0 if it can't be told; record: the owner, -1 for OFD */
 	uint8_t mode;
 	uint8_t type; /* enum zkf_holder_type */
+	bool noted;   /* not the kernel's: refused.h */
 };
 
 struct zkf_holders {
@@ -61,6 +64,7 @@ struct zkf_holders {
 	size_t count, capacity;
 };
 
+int zkf_holders_add(struct zkf_holders *holders, const struct zkf_holder *holder); /* 0 or -ENOMEM */
 void zkf_holders_free(struct zkf_holders *holders);
 
 /*

@@ -15,6 +15,7 @@
 #include "log.h"
 #include "publish.h"
 #include "recall.h"
+#include "refused.h"
 #include "state.h"
 
 /* All processes of the machine are searched no more often than this, and than a tenth of the time. */
@@ -578,6 +579,8 @@ static bool group_conflict(struct zkf_lock *lock, struct zkf_demand *demand)
 			demand->way_pid = other->pid;
 			demand->way_mode = other->mode;
 		}
+	demand->way_start = 0;
+	demand->way_end = ZKF_RANGE_MAX;
 	if (!conflict && has_it_already(lock, demand)) {
 		zkf_recall_look(
 			demand->file); /* as before any grant: what it finds stands while the call is under way */
@@ -691,6 +694,7 @@ void zkf_holds_arrive(struct zkf_demand *demand, int passed_fd)
 	if (demand->file->key.kind != ZKF_FLOCK)
 		return;
 	zkf_file_held_through(passed_fd, "FLOCK", &held);
+	zkf_refused_held_through(demand->file, passed_fd, &held);
 	demand->description_locked = held.count > 0;
 	/* A conversion that has to wait drops the old lock first, as the kernel does. */
 	if (held.count && !demand->nonblock && demand->op == ZKF_OP_LOCK && demand->mode > zkf_ranges_mode(&held))

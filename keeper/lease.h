@@ -91,6 +91,8 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
 /* Without a connection for this part of the session timeout, the servers' names are looked up: they may have moved. */
 #define ZKF_LOOK_UP_FIRST_PART 6
 #define ZKF_LOOK_UP_AGAIN_PART 3
+/* Whether an owner has ended (refused.h) is asked again this soon when it could not be told. */
+#define ZKF_DOUBT_MS 20
 /* After a failed allocation or an unexpected answer, try again this much later. */
 #define ZKF_RETRY_MS 100
 

@@ -13,6 +13,7 @@
 #include "lock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@
 #include "loss.h"
 #include "publish.h"
 #include "recall.h"
+#include "refused.h"
 #include "session.h"
 #include "token.h"
 #include "waiting.h"
@@ -211,6 +213,7 @@ static void conversion_drops(struct zkf_demand *demand)
 	if (demand->convert_fd < 0 || zkf_holds_another_thread(demand))
 		return;
 	flock(demand->convert_fd, LOCK_UN);
+	zkf_refused_drop(demand);
 	conversion_end(demand);
 	zkf_lock_hint(demand->lock);
 }
@@ -221,8 +224,11 @@ static void demand_unlink(struct zkf_demand *demand)
 
 	conversion_end(demand);
 	zkf_holds_note(demand);
-	*demand->before = demand->next;
-	*(demand->next ? &demand->next->before : &lock->demands_last) = demand->before;
+	if (demand->state != ZKF_DEMAND_WAITING && !demand->refused)
+		demand->file->served = true; /* by the kernel, for all we know */
+	zkf_refused_leave(demand);
+	*demand->at = demand->next;
+	*(demand->next ? &demand->next->at : &lock->demands_last) = demand->at;
 	zkf_timer_stop(&demand->timer);
 	zkf_deadlock_stop(demand);
 	zkf_waiting_stop(demand);
@@ -287,7 +293,8 @@ static void refuse(struct zkf_demand *demand, const struct zkf_claim *claim)
 	if (demand->op == ZKF_OP_GETLK && demand->way_pid) {
 		reply.answer = ZKF_HELD;
 		reply.mode = demand->way_mode;
-		reply.end = ZKF_RANGE_MAX;
+		reply.start = demand->way_start;
+		reply.end = demand->way_end;
 		reply.pid = demand->way_pid;
 	} else if (demand->op == ZKF_OP_GETLK) {
 		reply.answer = ZKF_HELD;
@@ -364,22 +371,41 @@ static bool behind_local(const struct zkf_lock *lock, const struct zkf_demand *d
 	return false;
 }
 
+/* Is another owner of this host in the way, where the kernel does not tell? */
+static bool in_the_way(struct zkf_lock *lock, struct zkf_demand *demand)
+{
+	return zkf_holds_conflict(lock, demand) || zkf_refused_conflict(demand);
+}
+
+/* Where the kernel has refused, our word is the lock.  True: the demand has been answered. */
+static bool let_in(struct zkf_demand *demand, enum zkf_demand_state state)
+{
+	int error = demand->refused && demand->op == ZKF_OP_LOCK ? zkf_refused_note(demand) : 0;
+
+	if (!error) {
+		cover(demand, state);
+		return true;
+	}
+	demand->in_the_way = error == -EBUSY;
+	if (!demand->in_the_way)
+		fail(demand, "the kernel does not lock it, and the keeper can't");
+	return !demand->in_the_way;
+}
+
 static bool try_grant(struct zkf_lock *lock, struct zkf_demand *demand)
 {
 	bool promised = demand->claim && demand->claim->state == ZKF_CLAIM_GRANTED;
 
-	if (zkf_holds_conflict(lock, demand) || !zkf_lock_covered(lock, demand->start, demand->end, demand->mode))
+	if (in_the_way(lock, demand) || !zkf_lock_covered(lock, demand->start, demand->end, demand->mode))
 		return false;
 	if (!promised && !demand->owner_holds && !demand->held && behind_local(lock, demand))
 		return false;
 	if (promised || demand->owner_holds || demand->held ||
 	    !wanted_elsewhere(lock, demand->start, demand->end, demand->mode))
-		cover(demand, ZKF_DEMAND_PINNED);
-	else if (may_pass(lock, demand))
-		cover(demand, demand->many_own ? ZKF_DEMAND_PINNED : ZKF_DEMAND_SOFT);
-	else
-		return false;
-	return true;
+		return let_in(demand, ZKF_DEMAND_PINNED);
+	if (may_pass(lock, demand))
+		return let_in(demand, demand->many_own ? ZKF_DEMAND_PINNED : ZKF_DEMAND_SOFT);
+	return false;
 }
 
 static bool claim_serves(const struct zkf_claim *claim, const struct zkf_demand *demand)
@@ -494,7 +520,9 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 	}
 	if (demand->in_the_way &&
 	    (demand->nonblock || zkf_lock_covered(lock, demand->start, demand->end, demand->mode))) {
-		if (demand->nonblock)
+		if (demand->in_doubt)
+			zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_DOUBT_MS * ZKF_NS_PER_MS);
+		else if (demand->nonblock)
 			refuse(demand, NULL);
 		else if (zkf_holds_deadlock(demand))
 			fail_deadlocked(demand);
@@ -503,7 +531,10 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 		return; /* the poll and the hints of recall.c tell when the other file is free */
 	}
 	if (held_locally(lock, demand)) {
-		refuse(demand, NULL);
+		if (demand->file->in_doubt)
+			zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_DOUBT_MS * ZKF_NS_PER_MS);
+		else
+			refuse(demand, NULL);
 		return;
 	}
 	if (claim && claim->state == ZKF_CLAIM_REFUSED) {
@@ -632,7 +663,12 @@ static void step(struct zkf_lock *lock)
 		zkf_token_step(lock);
 	}
 	zkf_recall_publish(lock);
-	if (!lock->claims && !lock->demands && !lock->token_asks && !lock->dirty && !zkf_session_adopting())
+	if (lock->claims || lock->demands || lock->token_asks || lock->dirty || zkf_session_adopting())
+		return;
+	/* Of these we alone know (on_loss=warn). */
+	if (zkf_refused_any(lock))
+		zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_RELIST_MS * ZKF_NS_PER_MS);
+	else
 		lock_free(lock);
 }
 
@@ -691,7 +727,7 @@ void zkf_lock_add(struct zkf_lock *lock, struct zkf_demand *demand)
 	demand->state = ZKF_DEMAND_WAITING;
 	demand->arrived_ns = zkf_now_ns();
 	demand->next = NULL;
-	demand->before = lock->demands_last;
+	demand->at = lock->demands_last;
 	*lock->demands_last = demand;
 	lock->demands_last = &demand->next;
 	demand->timer.fire = demand_timer_fired;
@@ -700,6 +736,29 @@ void zkf_lock_add(struct zkf_lock *lock, struct zkf_demand *demand)
 	                      (demand->nonblock || demand->held ? answer_within_ns : ZKF_PATIENCE_MS * ZKF_NS_PER_MS));
 	zkf_deadlock_start(demand);
 	zkf_waiting_start(demand);
+	zkf_lock_touch(lock);
+}
+
+/* Its cover is pinned still, so that who is alone need not wait for the next step. */
+void zkf_lock_refused(struct zkf_demand *demand, int passed_fd)
+{
+	enum zkf_demand_state was = demand->state;
+	struct zkf_lock *lock = demand->lock;
+
+	demand->refused = true;
+	zkf_refused_begin(demand->file);
+	if (zkf_refused_arrive(demand, passed_fd)) {
+		fail(demand, "the kernel does not lock it, and its owner can't be told from others");
+		return;
+	}
+	/* What it had of the kernel goes when it has to wait, as ever. */
+	if (demand->file->key.kind == ZKF_FLOCK && !demand->nonblock && demand->convert_fd < 0)
+		demand->convert_fd = fcntl(passed_fd, F_DUPFD_CLOEXEC, 0);
+	demand->state = ZKF_DEMAND_WAITING;
+	if (zkf_session_usable() && !in_the_way(lock, demand) &&
+	    zkf_lock_covered(lock, demand->start, demand->end, demand->mode) && let_in(demand, was))
+		return;
+	zkf_timer_arm(&demand->timer, zkf_now_ns() + (demand->nonblock ? answer_within_ns : ZKF_PATIENCE_MS * ZKF_NS_PER_MS));
 	zkf_lock_touch(lock);
 }
 

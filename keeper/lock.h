@@ -92,7 +92,7 @@ enum zkf_demand_state {
 };
 
 struct zkf_demand {
-	struct zkf_demand *next, **before; /* in lock->demands */
+	struct zkf_demand *next, **at; /* in lock->demands */
 	struct zkf_lock *lock;
 	struct zkf_file *file;
 	struct zkf_claim *claim; /* waited for, or NULL */
@@ -110,8 +110,9 @@ struct zkf_demand {
 	struct zkf_thread thread; /* who asks, in our own pid namespace; task 0: not to be told */
 	int32_t fd;               /* the number of its descriptor, for all we know */
 	uint8_t own_mode;         /* groups: what its thread holds of the group; as of the last zkf_holds_conflict */
-	int32_t way_pid;          /* groups: somebody of this host who is in the way, and his mode; 0: not known */
+	int32_t way_pid;          /* groups, refused.h: somebody of this host who is in the way, and his mode; 0: not known; -1: a description */
 	uint8_t way_mode;
+	int64_t way_start, way_end; /* what he has */
 	bool in_the_way;         /* what the last zkf_holds_conflict has found */
 	bool another_thread;     /* groups: what its description holds is another thread's */
 	bool description_locked; /* groups: something is held through the very description that it asks with */
@@ -120,6 +121,12 @@ struct zkf_demand {
 	int64_t arrived_ns;
 	bool deadlocked; /* found to be the youngest wait of a cycle: to be failed by the next step */
 	int convert_fd; /* a flock conversion that would block: the program's description, to unlock it by; else -1 */
+	/* Where the kernel refuses to lock the file: refused.h */
+	bool refused;             /* it has been told so */
+	bool in_doubt;            /* who is in the way may have ended */
+	bool noted;               /* it has what it asked for, unless it ends now, ... */
+	struct zkf_ranges before; /* ... when its owner has this again */
+	int owner_fd;             /* a duplicate of the program's descriptor; -1: none */
 	bool posix; /* the owner is a process: it can be part of a deadlock that fcntl(2) must report */
 	uint64_t number;            /* of this wait, unique in this keeper */
 	int64_t wait_key_ms;        /* the wait's start, wall clock: the youngest wait of a cycle is the victim */
@@ -150,6 +157,13 @@ void zkf_lock_add(struct zkf_lock *lock, struct zkf_demand *demand);
 
 /* zkf_lock_remove - the client hung up, or it has been answered */
 void zkf_lock_remove(struct zkf_demand *demand);
+
+/*
+ * zkf_lock_refused - after COVERED: the program's kernel refuses to lock the file
+ *
+ * passed_fd  the program's descriptor once more
+ */
+void zkf_lock_refused(struct zkf_demand *demand, int passed_fd);
 
 /* zkf_lock_ready - would a demand like this be granted at once, whoever asks? */
 bool zkf_lock_ready(const struct zkf_lock *lock, int64_t start, int64_t end, uint8_t mode);

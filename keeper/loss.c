@@ -21,6 +21,7 @@
 #include "lease.h"
 #include "lines.h"
 #include "log.h"
+#include "refused.h"
 #include "state.h"
 
 /* More than this many are not continued again, but killed if the session expires: they are found by their locks. */
@@ -140,7 +141,16 @@ static bool is_lack(int error)
 	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
 }
 
-static bool holds(int32_t pid, const char *fd, uint32_t kind)
+static bool holds_noted(const struct zkf_file *file, int32_t pid, const char *fd)
+{
+	struct zkf_holders shown = {0};
+	bool found = zkf_refused_shown(file, pid, (int32_t)strtol(fd, NULL, 10), &shown) != 0;
+
+	zkf_holders_free(&shown);
+	return found;
+}
+
+static bool holds(const struct zkf_file *file, int32_t pid, const char *fd, uint32_t kind)
 {
 	char path[64], type[16];
 	struct zkf_lines lines;
@@ -152,7 +162,7 @@ static bool holds(int32_t pid, const char *fd, uint32_t kind)
 	while (!found && (line = zkf_lines_next(&lines)) != NULL)
 		found = sscanf(line, "lock: %*d: %15s", type) == 1 && (kind == ZKF_FLOCK) == !strcmp(type, "FLOCK");
 	zkf_lines_close(&lines);
-	return found;
+	return found || holds_noted(file, pid, fd);
 }
 
 /* Acts on the locks that a process holds; only: NULL for all. */
@@ -173,7 +183,7 @@ static void process_check(int32_t pid, struct zkf_lock *only, enum event event)
 		for (uint32_t kind = ZKF_FLOCK; kind <= ZKF_RECORD; kind++) {
 			struct zkf_file *file = zkf_file_find(dev, ino, kind);
 
-			if (file && (!only || file->lock == only) && holds(pid, name, kind))
+			if (file && (!only || file->lock == only) && holds(file, pid, name, kind))
 				act(file->lock, pid, event);
 		}
 	}

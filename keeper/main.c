@@ -35,6 +35,7 @@
 #include "server.h"
 #include "session.h"
 #include "state.h"
+#include "store.h"
 #include "supervisor.h"
 #include "waiting.h"
 #include "zk.h"
@@ -293,6 +294,7 @@ static int start_parts(int directory, const char *path)
 	tell_ready();
 	zkf_supervisor_tell("READY=1\nSTATUS=connecting to ZooKeeper");
 	zkf_loss_init();
+	zkf_store_load();
 	zkf_adopt_files(zkf_rules_current());
 	zkf_session_start();
 	return EXIT_OK;
@@ -426,6 +428,8 @@ int main(int argc, char **argv)
 	srandom((unsigned)getpid() ^ (unsigned)zkf_now_ns()); /* pauses that no two keepers share; after the fork pids differ */
 	raise_file_limit();
 	zkf_state_init(directory);
+	if (zkf_store_init())
+		zkf_log(ZKF_LOG_WARN, "keeper store error=\"%s\"", strerror(errno));
 	code = guard(directory, lock);
 	if (code >= 0)
 		return code;

@@ -58,6 +58,8 @@ struct zkf_page_header {
  *
  *     bit 0-1   mode that is covered for every local process: enum zkf_mode
  *     bit 2     RECALLED: cover is being given up, or must be given up at the last unlock; ask the keeper
+ *     bit 3     REFUSED: the kernel has refused to lock this file; the keeper arbitrates, and must be told of unlocks with
+ *               the descriptor.  Then bits 0-1 are ZKF_NONE and bit 2 is set, always: nobody may lock without asking
  *     bit 16-63 generation: raised whenever cover is reduced, lost, or the slot changes its file
  *
  * A program that holds a pin (an open conversation answered COVERED) compares generations only: a recall may begin
@@ -65,6 +67,7 @@ struct zkf_page_header {
  */
 #define ZKF_STATE_MODE(state) ((unsigned)((state)&3u))
 #define ZKF_STATE_RECALLED 4u
+#define ZKF_STATE_REFUSED 8u
 #define ZKF_STATE_GENERATION(state) ((uint64_t)(state) >> 16)
 #define ZKF_GENERATION_ONE ((uint64_t)1 << 16)
 

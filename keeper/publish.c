@@ -161,6 +161,9 @@ void zkf_publish_slot_give(uint32_t index)
 {
 	if (index == ZKF_NO_SLOT)
 		return;
+	/* The flag that stays goes with the file; its word is never seen without the next generation. */
+	if (zkf_publish_word(index) & ZKF_STATE_REFUSED)
+		atomic_fetch_and(&page->slots[index].state, ~(uint64_t)ZKF_STATE_REFUSED);
 	zkf_publish_state(index, 0, false, true);
 	page->slots[index].unused = 0;
 }
@@ -174,6 +177,10 @@ void zkf_publish_state(uint32_t index, unsigned mode, bool recalled, bool reduce
 		return;
 	slot = &page->slots[index];
 	before = atomic_load(&slot->state);
+	if (before & ZKF_STATE_REFUSED) {
+		mode = ZKF_STATE_REFUSED;
+		recalled = true;
+	}
 	after = ((ZKF_STATE_GENERATION(before) + (reduced ? 1 : 0)) << 16) | mode | (recalled ? ZKF_STATE_RECALLED : 0);
 	/* The count is up before the flag and down after it: who sees the flag looks for it. */
 	if (recalled && !(before & ZKF_STATE_RECALLED))
@@ -183,6 +190,13 @@ void zkf_publish_state(uint32_t index, unsigned mode, bool recalled, bool reduce
 	if (!recalled && (before & ZKF_STATE_RECALLED))
 		atomic_fetch_sub(&page->header.recalls, 1);
 	atomic_thread_fence(memory_order_seq_cst);
+}
+
+void zkf_publish_refused(uint32_t index)
+{
+	if (index == ZKF_NO_SLOT)
+		return;
+	zkf_publish_state(index, ZKF_STATE_REFUSED, true, true);
 }
 
 uint64_t zkf_publish_word(uint32_t index)

@@ -52,6 +52,9 @@ void zkf_publish_slot_give(uint32_t slot);
  */
 void zkf_publish_state(uint32_t slot, unsigned mode, bool recalled, bool reduced);
 
+/* zkf_publish_refused - the kernel refuses to lock this file: from now on programs ask, and tell of unlocks, always */
+void zkf_publish_refused(uint32_t slot);
+
 uint64_t zkf_publish_word(uint32_t slot);
 
 #endif

@@ -332,6 +332,15 @@ static bool pins_are_young(const struct zkf_lock *lock)
 	return false;
 }
 
+/* What is in use may turn out not to be. */
+static bool in_doubt(const struct zkf_lock *lock)
+{
+	for (const struct zkf_file *file = lock->files; file; file = file->next)
+		if (file->in_doubt)
+			return true;
+	return false;
+}
+
 /* The claims that do not wait want to know: is it in use?  What is left after the look is. */
 static void claim_answer(struct zkf_lock *lock, struct zkf_claim *claim)
 {
@@ -344,6 +353,10 @@ static void claim_answer(struct zkf_lock *lock, struct zkf_claim *claim)
 			highest = lock->followers[i].sequence;
 	if (highest <= claim->answered)
 		return;
+	if (in_doubt(lock)) {
+		zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_DOUBT_MS * ZKF_NS_PER_MS);
+		return;
+	}
 	if (pins_are_young(lock)) {
 		zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_PIN_PATIENCE_MS * ZKF_NS_PER_MS);
 		return;
@@ -410,7 +423,7 @@ void zkf_recall_step(struct zkf_lock *lock)
 
 static bool waits_for_local(const struct zkf_lock *lock)
 {
-	if (!lock->files || (!lock->files->next && lock->key.kind != ZKF_GROUP))
+	if (!lock->files || (!lock->files->next && lock->key.kind != ZKF_GROUP && !lock->files->refuses))
 		return false;
 	for (const struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
 		if (demand->state == ZKF_DEMAND_WAITING)

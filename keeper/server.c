@@ -26,6 +26,7 @@
 #include "log.h"
 #include "loop.h"
 #include "publish.h"
+#include "refused.h"
 #include "rules.h"
 #include "session.h"
 #include "token.h"
@@ -224,10 +225,13 @@ static int fill_in_holdings(struct zkf_demand *demand, int fd, bool ofd)
 	bool flock_kind = demand->lock->key.kind == ZKF_FLOCK;
 	int error;
 
-	if (flock_kind || ofd)
+	if (flock_kind || ofd) {
 		error = zkf_file_held_through(fd, flock_kind ? "FLOCK" : "OFDLCK", &held);
-	else
+		if (!error)
+			error = zkf_refused_held_through(demand->file, fd, &held);
+	} else {
 		error = zkf_file_held_by(demand->file, demand->pid, true, &held);
+	}
 	if (lacks_means(error)) {
 		zkf_ranges_free(&held);
 		return -ENOMEM;
@@ -269,10 +273,11 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 	demand->hang_up = demand_hang_up;
 	demand->tell = request->flags & ZKF_FLAG_TELL ? demand_told : NULL;
 	demand->convert_fd = -1;
+	demand->owner_fd = -1;
 	demand->fd = request->fd;
 	if (lock->key.kind == ZKF_GROUP)
 		zkf_holds_arrive(demand, fd);
-	else if (!demand->held && !zkf_lock_ready(lock, demand->start, demand->end, demand->mode) &&
+	else if (!demand->held && (file->refuses || !zkf_lock_ready(lock, demand->start, demand->end, demand->mode)) &&
 	         fill_in_holdings(demand, fd, request->flags & ZKF_FLAG_OFD)) {
 		if (demand->convert_fd >= 0)
 			close(demand->convert_fd);
@@ -280,6 +285,8 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 		zkf_lock_touch(lock);
 		return;
 	}
+	if (file->refuses && zkf_refused_arrive(demand, fd))
+		zkf_log(ZKF_LOG_WARN, "refused path=%s pid=%d why=\"its owner can't be told from others\"", file->path, demand->pid);
 	conversation->demanding = true;
 	zkf_lock_add(lock, demand);
 }
@@ -390,6 +397,53 @@ static void token_request(struct zkf_conversation *conversation, const struct zk
 	              zkf_rules_current()->connect_timeout_ms * ZKF_NS_PER_MS);
 }
 
+/*
+ * The kernel has refused what we have covered.  The descriptor must be of the same file; a reader's does not do for a
+ * writer's record, as with LOCK.
+ */
+static bool refused_request(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
+{
+	struct zkf_demand *demand = &conversation->demand;
+	struct stat status;
+
+	if (!conversation->demanding || demand->op != ZKF_OP_LOCK || demand->held || demand->refused ||
+	    demand->state == ZKF_DEMAND_WAITING || fd < 0 || fstat(fd, &status) ||
+	    status.st_dev != demand->file->key.dev || status.st_ino != demand->file->key.ino ||
+	    (fcntl(fd, F_GETFL) & O_PATH) ||
+	    (request->kind == ZKF_RECORD &&
+	     (fcntl(fd, F_GETFL) & O_ACCMODE) == (demand->mode == ZKF_EXCLUSIVE ? O_RDONLY : O_WRONLY)))
+		return false;
+	zkf_lock_refused(demand, fd);
+	return true;
+}
+
+static void release_request(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
+{
+	const struct zkf_rule *rule;
+	char path[PATH_MAX + 1];
+	struct zkf_file *file;
+	struct stat status;
+	int bytes, error = 0;
+
+	if (fstat(fd, &status) || (fcntl(fd, F_GETFL) & O_PATH)) {
+		answer(conversation, ZKF_FAILED, EBADF, "not a descriptor of a file or directory");
+		return;
+	}
+	file = zkf_file_find(status.st_dev, status.st_ino, request->kind);
+	bytes = file ? 0 : path_of(fd, &status, path);
+	rule = bytes > 0 ? zkf_config_match(rules, path, (size_t)bytes) : NULL;
+	if (!file && (!rule || rule->excluded)) {
+		answer(conversation, ZKF_UNMAPPED, 0, NULL);
+		return;
+	}
+	if (file) {
+		error = zkf_refused_release(file, fd, request->kind == ZKF_RECORD && !(request->flags & ZKF_FLAG_OFD),
+		                            conversation->peer.pid, request->start, request->end);
+		zkf_lock_hint(file->lock);
+	}
+	answer(conversation, error ? ZKF_FAILED : ZKF_END, -error, error ? "out of memory" : NULL);
+}
+
 static void reload_row(void *context, const char *line)
 {
 	struct zkf_reply reply = {.magic = ZKF_WIRE_MAGIC, .answer = ZKF_ROW};
@@ -423,7 +477,7 @@ static bool valid(const struct zkf_request *request)
 {
 	if (request->magic != ZKF_WIRE_MAGIC || request->kind > ZKF_RECORD)
 		return false;
-	if (request->op != ZKF_OP_LOCK && request->op != ZKF_OP_GETLK)
+	if (request->op != ZKF_OP_LOCK && request->op != ZKF_OP_GETLK && request->op != ZKF_OP_RELEASE)
 		return true;
 	if (request->mode != ZKF_SHARED && request->mode != ZKF_EXCLUSIVE)
 		return false;
@@ -460,9 +514,26 @@ static bool request_handle(struct zkf_conversation *conversation, const struct z
 	case ZKF_OP_UNLOCK:
 		unlock_notice(request);
 		return false; /* no reply: it is done */
+	case ZKF_OP_RELEASE:
+		if (fd >= 0)
+			release_request(conversation, request, fd);
+		return false;
 	default:
 		return false;
 	}
+}
+
+/* What may come after COVERED.  False: hang up. */
+static bool more_handle(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
+{
+	if (request->magic != ZKF_WIRE_MAGIC)
+		return false;
+	if (request->op == ZKF_OP_REFUSED)
+		return refused_request(conversation, request, fd);
+	if (request->op != ZKF_OP_DONE || !conversation->demanding || !conversation->demand.noted)
+		return false;
+	zkf_refused_settle(&conversation->demand);
+	return true;
 }
 
 /* Reads one packet.  Returns its bytes (0: hang-up or nothing valid); fds that came along are in fds. */
@@ -505,6 +576,8 @@ static void conversation_ready(struct zkf_source *source, uint32_t events)
 	if (bytes == (ssize_t)sizeof(request) && was_silent && count <= 1) {
 		silent_end(conversation);
 		goes_on = request_handle(conversation, &request, count ? fds[0] : -1);
+	} else if (bytes == (ssize_t)sizeof(request) && count <= 1) {
+		goes_on = more_handle(conversation, &request, count ? fds[0] : -1);
 	}
 	/* The program's description must not outlive the program here: its flock would not end with it. */
 	for (int i = 0; i < count; i++)

@@ -33,7 +33,7 @@ static struct list {
 	int fd;
 	size_t added;
 	bool failed; /* a line could not be added since the list was begun anew */
-} files = {.name = "files", .fd = -1}, promises = {.name = "promises", .fd = -1};
+} files = {.name = "files", .fd = -1}, promises = {.name = "promises", .fd = -1}, refusals = {.name = "refused", .fd = -1};
 
 void zkf_state_init(int directory_fd)
 {
@@ -223,6 +223,43 @@ int zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promise
 	return error == -ENOENT ? 0 : error;
 }
 
+int zkf_state_refused_add(const struct zkf_state_refused *refused)
+{
+	char line[256];
+	int bytes = snprintf(line, sizeof(line),
+	                     "%u %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %d %" PRIu64 " %d %u %" PRId64 " %" PRId64 "\n",
+	                     refused->kind, refused->dev, refused->ino, refused->id, refused->posix, refused->pid,
+	                     refused->process_start, refused->number, refused->mode, refused->start, refused->end);
+
+	return append(&refusals, line, (size_t)bytes);
+}
+
+int zkf_state_refused_each(void (*each)(const struct zkf_state_refused *refused))
+{
+	struct zkf_lines lines;
+	const char *line;
+	int error;
+
+	open_to_read(&lines, refusals.name);
+	while ((line = zkf_lines_next(&lines)) != NULL) {
+		struct zkf_state_refused refused = {0};
+		unsigned mode;
+		int posix;
+
+		if (!lines.whole ||
+		    sscanf(line,
+		           "%u %" SCNu64 " %" SCNu64 " %" SCNu64 " %d %d %" SCNu64 " %d %u %" SCNd64 " %" SCNd64,
+		           &refused.kind, &refused.dev, &refused.ino, &refused.id, &posix, &refused.pid,
+		           &refused.process_start, &refused.number, &mode, &refused.start, &refused.end) != 11)
+			continue;
+		refused.mode = (uint8_t)mode;
+		refused.posix = posix;
+		each(&refused);
+	}
+	error = zkf_lines_close(&lines);
+	return error == -ENOENT ? 0 : error;
+}
+
 /*
  * Begins a list anew.  Under another name first: a crash in between must find the old one whole, and so must whoever comes
  * after a disk was too full for the new one.
@@ -264,6 +301,13 @@ void zkf_state_forget_processes(void)
 {
 	unlinkat(directory, promises.name, 0);
 	unlinkat(directory, "stopped", 0);
+	unlinkat(directory, refusals.name, 0);
+}
+
+void zkf_state_refused_restart(void (*add_all)(void), bool now)
+{
+	if (refusals.added >= FILES_RESTART || now)
+		restart(&refusals, add_all);
 }
 
 int zkf_state_stopped_save(const struct zkf_state_process *processes, size_t count)

@@ -2,14 +2,16 @@
  * keeper/state.h - what a keeper leaves to its successor, in the runtime directory
  *
  * Answers for: the files "session" (id, password and servers, 0600), "files" (which inode is which lock), "promises" (which
- *              thread was let in to a group) and "stopped" (whom we stopped).  They should live on tmpfs:
- *              a machine that has restarted has no holders, and its clock and its process numbers begin again.
- * Does not:    keep holders: the kernel knows them.  It does not know threads, hence the promises.
+ *              thread was let in to a group), "refused" (what is held where the kernel refuses locks) and "stopped" (whom we
+ *              stopped).  They should live on tmpfs: a machine that has restarted has no holders, and its clock and its
+ *              process numbers begin again.
+ * Does not:    keep holders: the kernel knows them.  It does not know threads, hence the promises; nor, of some file systems,
+ *              anything, hence "refused".
  * Threads:     the loop's; main's before.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Whoever writes here holds the directory's lock, so there is one writer.  A record is complete or ignored: "session" and
- * "stopped" are replaced by rename, "files" and "promises" are appended to by single writes of a line.
+ * "stopped" are replaced by rename, "files", "promises" and "refused" are appended to by single writes of a line.
  */
 #ifndef ZKF_STATE_H
 #define ZKF_STATE_H
@@ -69,6 +71,26 @@ int zkf_state_promise_add(const struct zkf_state_promise *promise);
 int zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promise));
 /* zkf_state_promises_restart - as zkf_state_files_restart */
 void zkf_state_promises_restart(void (*add_all)(void), bool now);
+
+/* What one owner got, or gave back (mode ZKF_NONE), or where its description was seen (ZKF_STATE_SEEN): refused.h. */
+#define ZKF_STATE_SEEN 3
+struct zkf_state_refused {
+	uint64_t dev, ino;
+	uint32_t kind;
+	uint64_t id;    /* of the owner */
+	bool posix;     /* it is a process, pid; else its description was seen there */
+	int32_t pid;
+	uint64_t process_start;
+	int32_t number; /* of a descriptor */
+	uint8_t mode;
+	int64_t start, end;
+};
+
+/* zkf_state_refused_add - before the answer; 0 or a negative errno.  In order of adding they tell what is held. */
+int zkf_state_refused_add(const struct zkf_state_refused *refused);
+int zkf_state_refused_each(void (*each)(const struct zkf_state_refused *refused));
+/* zkf_state_refused_restart - as zkf_state_files_restart */
+void zkf_state_refused_restart(void (*add_all)(void), bool now);
 
 /* zkf_state_forget_processes - the machine has started again: their numbers are others' now */
 void zkf_state_forget_processes(void);

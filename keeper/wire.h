@@ -19,6 +19,15 @@
  * leaves nothing behind.  After COVERED the connection pins the cover: the keeper gives nothing of it away
  * while it is open.  The keeper may be killed in between; the client therefore looks at the page (page.h)
  * once more after the kernel's grant.
+ *
+ * Where the kernel refuses to lock that file at all, the conversation goes on, and the keeper's word takes the place of
+ * the kernel's lock:
+ *
+ *     kernel refuses (ENOLCK, ENOSYS ...)
+ *     REFUSED + the descriptor once more   ->    waits for the other owners of this host, notes the lock for good
+ *                                          <-    COVERED (the owner has it, unless the connection ends now)
+ *     DONE                                 ->    the owner has it, until it unlocks or ends
+ *     closes the connection
  */
 #ifndef ZKF_WIRE_H
 #define ZKF_WIRE_H
@@ -26,7 +35,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ZKF_WIRE_MAGIC 0x5a4b4632u /* "ZKF2": a change of any structure here changes the digit */
+#define ZKF_WIRE_MAGIC 0x5a4b4633u /* "ZKF3": a change of any structure here changes the digit */
 
 /* What is locked: on Linux the two kinds never conflict with each other. */
 enum zkf_kind { ZKF_FLOCK = 0, ZKF_RECORD = 1 };
@@ -43,6 +52,10 @@ enum zkf_op {
 	ZKF_OP_LIST = 4,   /* no descriptor: ROW..., then END or FAILED */
 	ZKF_OP_RELOAD = 5, /* no descriptor: ROW (a line for people)..., then END or FAILED: the old rules stay */
 	ZKF_OP_TOKEN = 6,  /* with one descriptor: a fencing token of its lock of this kind: TOKEN, FREE, UNMAPPED, FAILED */
+	/* For files whose kernel refuses locks (keeper/refused.h): */
+	ZKF_OP_REFUSED = 7, /* with the descriptor, in LOCK's conversation after COVERED: the keeper's lock then; replies as to LOCK */
+	ZKF_OP_DONE = 8,    /* no descriptor, no reply, after REFUSED's COVERED: the lock is the owner's; else hanging up undoes it */
+	ZKF_OP_RELEASE = 9, /* with one descriptor: its owner unlocks [start, end].  One reply: END, UNMAPPED, FAILED */
 };
 
 #define ZKF_FLAG_NONBLOCK 1u /* LOCK_NB, F_SETLK, F_OFD_SETLK: refuse instead of waiting for a holder */

@@ -267,6 +267,16 @@ int zkf_conversation_ask(const struct zkf_conversation *conversation, const stru
 	return result;
 }
 
+int zkf_conversation_tell(const struct zkf_conversation *conversation, const struct zkf_request *request)
+{
+	int result;
+
+	do
+		result = send_request(conversation->fd, request, -1);
+	while (result == -EINTR);
+	return result;
+}
+
 void zkf_conversation_close(struct zkf_conversation *conversation)
 {
 	if (conversation->fd >= 0)

@@ -60,6 +60,9 @@ int zkf_conversation_open(struct zkf_conversation *conversation, const struct zk
 int zkf_conversation_ask(const struct zkf_conversation *conversation, const struct zkf_request *request, int fd,
                          const struct zkf_patience *patience, struct zkf_reply *reply);
 
+/* zkf_conversation_tell - send what has no reply; 0, or as zkf_conversation_ask */
+int zkf_conversation_tell(const struct zkf_conversation *conversation, const struct zkf_request *request);
+
 void zkf_conversation_close(struct zkf_conversation *conversation);
 
 /*

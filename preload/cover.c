@@ -11,7 +11,9 @@
  *
  *     ASK      nothing taken     COVERED, kernel lock, cover still good     -> DONE 0
  *                                COVERED, kernel lock, cover gone           -> CONFIRM
- *                                COVERED, kernel refuses                    -> DONE with its error
+ *                                COVERED, kernel's error                    -> DONE with its error
+ *                                COVERED, kernel refuses all locks, keeper's
+ *                                  word in its place: COVERED               -> DONE 0
  *                                COVERED, kernel would block, cover gone    -> ASK
  *                                BUSY                                       -> DONE -EWOULDBLOCK
  *                                UNMAPPED, LOCAL                            -> kernel lock, DONE
@@ -72,32 +74,6 @@ static int kernel_lock(const struct zkf_lock *lock, int conversation)
 	if (lock->kind == ZKF_FLOCK)
 		return zkf_real_flock(lock->fd, lock->command);
 	return zkf_real_record_lock(lock->fd, lock->command, &range, conversation, lock->patience.cancellable);
-}
-
-/* Undo kernel_lock: the owner is left with what he held before. */
-static void kernel_restore(struct zkf_lock *lock)
-{
-	zkf_holdings_restore(&lock->before, lock->fd, lock->kind, lock->flags & ZKF_FLAG_OFD, lock->mode, lock->start,
-	                     lock->end);
-	zkf_cover_unlocked(lock->fd, lock->kind);
-}
-
-void zkf_cover_unlocked(int fd, enum zkf_kind kind)
-{
-	const struct zkf_settings *settings = zkf_settings_loaded();
-	const struct zkf_page *page = zkf_page_current();
-	struct zkf_request request = { .magic = ZKF_WIRE_MAGIC, .op = ZKF_OP_UNLOCK, .kind = (uint8_t)kind };
-	struct stat64 st;
-	uint64_t state;
-
-	if (!page || !settings || !atomic_load(&page->header.recalls) || fstat64(fd, &st))
-		return;
-	if (!zkf_page_find(page, st.st_dev, st.st_ino, kind, &state) || !(state & ZKF_STATE_RECALLED))
-		return;
-	request.tid = (int32_t)syscall(SYS_gettid);
-	request.dev = st.st_dev;
-	request.ino = st.st_ino;
-	zkf_conversation_notify(settings, &request);
 }
 
 static void log_reply(const struct zkf_lock *lock, const struct zkf_reply *reply)
@@ -209,59 +185,6 @@ static bool no_keeper(int error)
 	return error == -ENOLCK || error == -ENOENT;
 }
 
-/* COVERED: into the kernel while the conversation pins the cover. */
-static enum zkf_step take_covered(struct zkf_lock *lock, const struct zkf_conversation *conversation,
-                                  const struct zkf_reply *reply, int *result)
-{
-	const struct zkf_page *page = page_of(conversation->directory, reply, result);
-
-	/* Without the page nobody could tell later whether the cover was good: do not even begin. */
-	if (*result) {
-		*result = log_trouble(lock, ZKF_LOG_ERROR, "the keeper's page can't be mapped", *result);
-		return ZKF_STEP_DONE;
-	}
-	if (!page)
-		return ZKF_STEP_ASK;
-	zkf_holdings_read(&lock->before, lock->fd, lock->dev, lock->ino, lock->kind, lock->flags & ZKF_FLAG_OFD, lock->start,
-	                  lock->end);
-	*result = kernel_lock(lock, conversation->fd);
-	/* If the pin was taken from us (we were slow, or the keeper died), it may have been the keeper's trial lock. */
-	if (*result == -EWOULDBLOCK && lock->kind == ZKF_FLOCK && !same_generation(page, reply))
-		return ZKF_STEP_ASK;
-	if (*result)
-		return ZKF_STEP_DONE;
-	return still_covered(page, reply) ? ZKF_STEP_DONE : ZKF_STEP_CONFIRM;
-}
-
-static enum zkf_step take(struct zkf_lock *lock, struct zkf_conversation *conversation, const struct zkf_reply *reply,
-                          int *result)
-{
-	switch (reply->answer) {
-	case ZKF_COVERED:
-		return take_covered(lock, conversation, reply, result);
-	case ZKF_UNMAPPED:
-	case ZKF_LOCAL:
-		zkf_conversation_close(conversation);
-		*result = kernel_lock(lock, -1);
-		return ZKF_STEP_DONE;
-	case ZKF_BUSY:
-		/*
-		 * A conversion to exclusive that fails has lost the shared lock, flock(2) says; whoever held the
-		 * exclusive one already was not told "busy".  But in a group it may be another thread's (reply->keep).
-		 */
-		if (lock->kind == ZKF_FLOCK && lock->mode == ZKF_EXCLUSIVE && !reply->keep) {
-			zkf_real_flock(lock->fd, LOCK_UN);
-			zkf_cover_unlocked(lock->fd, lock->kind);
-		}
-		*result = -EWOULDBLOCK;
-		return ZKF_STEP_DONE;
-	default:
-		if (!keeper_error(reply, result))
-			*result = log_trouble(lock, ZKF_LOG_ERROR, "an answer that makes no sense", -EPROTO);
-		return ZKF_STEP_DONE;
-	}
-}
-
 /* A conversation up to its reply, or what zkf_conversation_open and _ask say. */
 static int converse(const struct zkf_lock *lock, enum zkf_op op, uint8_t more_flags,
                     const struct zkf_patience *patience, struct zkf_conversation *conversation,
@@ -288,6 +211,201 @@ static int trouble(const struct zkf_lock *lock, int error)
 	if (no_keeper(error) || error == -ENOTCONN)
 		return -ENOLCK; /* logged */
 	return log_trouble(lock, ZKF_LOG_ERROR, "the conversation with the keeper failed", error);
+}
+
+/* The keeper's part of an unlock that the kernel refuses: `result` is what the kernel said. */
+static int release(struct zkf_lock *lock, int result)
+{
+	struct zkf_conversation conversation;
+	struct zkf_reply reply;
+	int error;
+
+	lock->patience = zkf_patience_bounded(lock->settings);
+	do {
+		error = converse(lock, ZKF_OP_RELEASE, 0, &lock->patience, &conversation, &reply);
+		zkf_conversation_close(&conversation);
+	} while ((error == -ECONNRESET || error == -ENOENT) && !zkf_patience_pause(&lock->patience, 10 * NS_PER_MS));
+	if (error)
+		return trouble(lock, error);
+	if (keeper_error(&reply, &error))
+		return error;
+	return reply.answer == ZKF_END ? 0 : result;
+}
+
+/* Who waits under a recall is told without a word in return. */
+static void notify(const struct zkf_lock *lock)
+{
+	struct zkf_request request = make_request(lock, ZKF_OP_UNLOCK, 0);
+
+	request.dev = lock->dev;
+	request.ino = lock->ino;
+	zkf_conversation_notify(lock->settings, &request);
+}
+
+/* The keeper waits for unlocks of this file; `state` is its word. */
+static bool recalled(const struct zkf_lock *lock, uint64_t *state)
+{
+	const struct zkf_page *page = zkf_page_current();
+
+	return page && atomic_load(&page->header.recalls) &&
+	       zkf_page_find(page, lock->dev, lock->ino, lock->kind, state) && (*state & ZKF_STATE_RECALLED);
+}
+
+static int unlocked(struct zkf_lock *lock)
+{
+	uint64_t state;
+
+	lock->settings = zkf_settings_loaded();
+	if (!lock->settings || !recalled(lock, &state))
+		return 0;
+	/* The kernel has refused before: what it has unlocked now need not be all. */
+	if (state & ZKF_STATE_REFUSED)
+		return release(lock, 0);
+	notify(lock);
+	return 0;
+}
+
+static bool anything_to_tell(int result)
+{
+	const struct zkf_page *page = zkf_page_current();
+
+	return zkf_real_refuses(result) || (!result && page && atomic_load(&page->header.recalls));
+}
+
+int zkf_cover_unlocked(int fd, enum zkf_kind kind, bool ofd, int64_t start, int64_t end, int result)
+{
+	struct zkf_lock lock = {
+		.fd = fd,
+		.kind = kind,
+		.mode = ZKF_EXCLUSIVE,
+		.flags = ofd ? ZKF_FLAG_OFD : 0,
+		.start = start,
+		.end = end,
+	};
+	struct stat64 st;
+
+	if (!anything_to_tell(result) || fstat64(fd, &st))
+		return result;
+	lock.dev = st.st_dev;
+	lock.ino = st.st_ino;
+	if (!result)
+		return unlocked(&lock);
+	if (!(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) ||
+	    zkf_judge(fd, &st, kind, &lock.settings) != ZKF_VERDICT_ASK)
+		return result;
+	return release(&lock, result);
+}
+
+/* The kernel's unlock of all of the lock's range, and the keeper's. */
+static void unlock(const struct zkf_lock *lock)
+{
+	struct flock64 range = zkf_range_flock(lock->start, lock->end, F_UNLCK);
+	bool ofd = lock->flags & ZKF_FLAG_OFD;
+	int result;
+
+	if (lock->kind == ZKF_FLOCK)
+		result = zkf_real_flock(lock->fd, LOCK_UN);
+	else
+		result = zkf_real_fcntl(lock->fd, ofd ? F_OFD_SETLK : F_SETLK64, (long)&range);
+	zkf_cover_unlocked(lock->fd, lock->kind, ofd, lock->start, lock->end, result);
+}
+
+/* An answer to LOCK or to REFUSED that ends the call, or makes no sense. */
+static enum zkf_step not_granted(struct zkf_lock *lock, const struct zkf_reply *reply, int *result)
+{
+	if (reply->answer == ZKF_BUSY) {
+		/*
+		 * A conversion to exclusive that fails has lost the shared lock, flock(2) says; whoever held the
+		 * exclusive one already was not told "busy".  But in a group it may be another thread's (reply->keep).
+		 */
+		if (lock->kind == ZKF_FLOCK && lock->mode == ZKF_EXCLUSIVE && !reply->keep)
+			unlock(lock);
+		*result = -EWOULDBLOCK;
+	} else if (!keeper_error(reply, result)) {
+		*result = log_trouble(lock, ZKF_LOG_ERROR, "an answer that makes no sense", -EPROTO);
+	}
+	return ZKF_STEP_DONE;
+}
+
+/*
+ * The kernel does not lock this file at all: the keeper arbitrates between the owners that the kernel would have had.
+ * Until it has read DONE it takes its word back when the conversation ends, so a call that ends here has no lock.
+ */
+static enum zkf_step take_refused(struct zkf_lock *lock, const struct zkf_conversation *conversation,
+                                  const struct zkf_page *page, int *result)
+{
+	struct zkf_request request = make_request(lock, ZKF_OP_REFUSED, 0);
+	struct zkf_reply reply;
+	int error = zkf_conversation_ask(conversation, &request, lock->fd, &lock->patience, &reply);
+
+	if (error == -ECONNRESET)
+		return ZKF_STEP_ASK;
+	if (error) {
+		*result = trouble(lock, error);
+		return ZKF_STEP_DONE;
+	}
+	log_reply(lock, &reply);
+	if (reply.answer == ZKF_UNMAPPED || reply.answer == ZKF_LOCAL)
+		return ZKF_STEP_DONE; /* the kernel's lock alone: it has said what it thinks of that */
+	if (reply.answer != ZKF_COVERED)
+		return not_granted(lock, &reply, result);
+	request.op = ZKF_OP_DONE;
+	if (!zkf_page_leased(page) || zkf_conversation_tell(conversation, &request))
+		return ZKF_STEP_ASK;
+	*result = 0;
+	return ZKF_STEP_DONE;
+}
+
+/* COVERED: into the kernel while the conversation pins the cover. */
+static enum zkf_step take_covered(struct zkf_lock *lock, const struct zkf_conversation *conversation,
+                                  const struct zkf_reply *reply, int *result)
+{
+	const struct zkf_page *page = page_of(conversation->directory, reply, result);
+
+	/* Without the page nobody could tell later whether the cover was good: do not even begin. */
+	if (*result) {
+		*result = log_trouble(lock, ZKF_LOG_ERROR, "the keeper's page can't be mapped", *result);
+		return ZKF_STEP_DONE;
+	}
+	if (!page)
+		return ZKF_STEP_ASK;
+	zkf_holdings_read(&lock->before, lock->fd, lock->dev, lock->ino, lock->kind, lock->flags & ZKF_FLAG_OFD, lock->start,
+	                  lock->end);
+	*result = kernel_lock(lock, conversation->fd);
+	if (zkf_real_refuses(*result))
+		return take_refused(lock, conversation, page, result);
+	/* If the pin was taken from us (we were slow, or the keeper died), it may have been the keeper's trial lock. */
+	if (*result == -EWOULDBLOCK && lock->kind == ZKF_FLOCK && !same_generation(page, reply))
+		return ZKF_STEP_ASK;
+	if (*result)
+		return ZKF_STEP_DONE;
+	return still_covered(page, reply) ? ZKF_STEP_DONE : ZKF_STEP_CONFIRM;
+}
+
+static enum zkf_step take(struct zkf_lock *lock, struct zkf_conversation *conversation, const struct zkf_reply *reply,
+                          int *result)
+{
+	switch (reply->answer) {
+	case ZKF_COVERED:
+		return take_covered(lock, conversation, reply, result);
+	case ZKF_UNMAPPED:
+	case ZKF_LOCAL:
+		zkf_conversation_close(conversation);
+		*result = kernel_lock(lock, -1);
+		return ZKF_STEP_DONE;
+	default:
+		return not_granted(lock, reply, result);
+	}
+}
+/* Undo kernel_lock: the owner is left with what he held before. */
+static void kernel_restore(struct zkf_lock *lock)
+{
+	uint64_t state;
+
+	zkf_holdings_restore(&lock->before, lock->fd, lock->kind, lock->flags & ZKF_FLAG_OFD, lock->mode, lock->start,
+	                     lock->end);
+	if (recalled(lock, &state))
+		notify(lock);
 }
 
 static enum zkf_step ask(struct zkf_lock *lock, int *result)

@@ -61,7 +61,16 @@ int zkf_cover_lock(struct zkf_lock *lock, bool held);
  */
 int zkf_cover_query(struct zkf_lock *lock, struct zkf_reply *reply);
 
-/* zkf_cover_unlocked - after an unlock in the kernel: tell the keeper, if it waits for that; never blocks */
-void zkf_cover_unlocked(int fd, enum zkf_kind kind);
+/*
+ * zkf_cover_unlocked - after an unlock in the kernel: tell the keeper, if it waits for that or holds the lock itself
+ *
+ * ofd         records: the owner is fd's open file description
+ * start, end  what was unlocked
+ * result      what the kernel said: 0 or a negative errno
+ *
+ * Returns the call's result: 0, also where the kernel refuses (zkf_real_refuses) and the keeper has done it; -ENOLCK if that
+ * keeper can't be asked; else what the kernel said.  Waits only for a keeper that holds the lock itself, and not for ever.
+ */
+int zkf_cover_unlocked(int fd, enum zkf_kind kind, bool ofd, int64_t start, int64_t end, int result);
 
 #endif

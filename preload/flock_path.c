@@ -23,11 +23,7 @@
 
 static int flock_unlock(int fd, int op)
 {
-	int result = zkf_real_flock(fd, op);
-
-	if (!result)
-		zkf_cover_unlocked(fd, ZKF_FLOCK);
-	return result;
+	return zkf_cover_unlocked(fd, ZKF_FLOCK, false, 0, ZKF_RANGE_MAX, zkf_real_flock(fd, op));
 }
 
 /*
@@ -44,6 +40,8 @@ static enum zkf_fast flock_fast(int fd, int op, enum zkf_mode mode, const struct
 	if (!zkf_page_covers(&sight, st->st_dev, st->st_ino, ZKF_FLOCK, mode))
 		return ZKF_FAST_NOTHING;
 	*result = zkf_real_flock(fd, op);
+	if (zkf_real_refuses(*result))
+		return ZKF_FAST_NOTHING; /* then the keeper arbitrates */
 	if (*result == -EWOULDBLOCK)
 		return zkf_page_unchanged(&sight) ? ZKF_FAST_DONE : ZKF_FAST_NOTHING;
 	if (*result)

@@ -242,6 +242,17 @@ bool zkf_real_readable(const void *address, size_t bytes)
 	return readable_set(last);
 }
 
+/* rt_sigprocmask(2) without a new set writes the old one, eight bytes. */
+static bool writable_set(char *address)
+{
+	return address && negative_errno(syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, address, 8)) != -EFAULT;
+}
+
+bool zkf_real_writable(void *address, size_t bytes)
+{
+	return writable_set(address) && writable_set((char *)address + bytes - 8);
+}
+
 int64_t zkf_real_now_ns(void)
 {
 	struct timespec now;

@@ -11,6 +11,7 @@
 #ifndef ZKF_REAL_H
 #define ZKF_REAL_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -109,8 +110,26 @@ int zkf_real_poll_in(int fd, int64_t timeout_ns);
  */
 int zkf_real_pause(int64_t ns);
 
+/*
+ * zkf_real_refuses - does this result of a lock call say that the file's file system has no locks, or not now?
+ *
+ * ENOLCK: NFS without a lock manager.  ENOSYS: Lustre without `flock`, FUSE.  EOPNOTSUPP, and the kernel's own ENOTSUPP (524),
+ * which should not leave it and does.
+ */
+static inline bool zkf_real_refuses(int result)
+{
+	return result == -ENOLCK || result == -ENOSYS || result == -EOPNOTSUPP || result == -524;
+}
+
 /* zkf_real_readable - would the kernel be able to read these bytes of the program?  Never faults. */
 bool zkf_real_readable(const void *address, size_t bytes);
+
+/*
+ * zkf_real_writable - would the kernel be able to write these bytes, at least 8, of the program?  Never faults.
+ *
+ * The first and the last 8 are written to: put back what was there, or what belongs there.
+ */
+bool zkf_real_writable(void *address, size_t bytes);
 
 /* zkf_real_now_ns - CLOCK_BOOTTIME, ns: the lease's clock, which counts suspend */
 int64_t zkf_real_now_ns(void);

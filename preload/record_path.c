@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -147,13 +148,14 @@ static int record_lock(struct zkf_call *call, bool held)
 	return zkf_cover_lock(&lock, held);
 }
 
-static int record_unlock(const struct zkf_call *call)
+static int record_unlock(struct zkf_call *call)
 {
-	int result = to_kernel(call);
+	int result, error = zkf_range_resolve(call->fd, &call->record, &call->start, &call->end);
 
-	if (!result)
-		zkf_cover_unlocked(call->fd, ZKF_RECORD);
-	return result;
+	result = to_kernel(call);
+	if (error) /* the kernel has said so, or does not speak of locks at all */
+		return zkf_real_refuses(result) ? error : result;
+	return zkf_cover_unlocked(call->fd, ZKF_RECORD, call->ofd, call->start, call->end, result);
 }
 
 static bool loaded(struct zkf_call *call)
@@ -208,17 +210,61 @@ static int store_holder(const struct zkf_call *call, const struct zkf_reply *rep
 	return zkf_record_store(&holder, call->arg, call->wide);
 }
 
+/* The kernel's tests of the structure must be ours where it does not look at locks; it also has not written to it. */
+static int check_query(struct zkf_call *call)
+{
+	size_t bytes = zkf_record_bytes(call->wide);
+	char copy[64];
+	int result = zkf_range_resolve(call->fd, &call->record, &call->start, &call->end);
+
+	if (result)
+		return result;
+	if ((call->record.type != F_RDLCK && call->record.type != F_WRLCK) || (call->ofd && call->record.pid))
+		return -EINVAL;
+	memcpy(copy, call->arg, bytes);
+	if (!zkf_real_writable(call->arg, bytes))
+		return -EFAULT;
+	memcpy(call->arg, copy, bytes);
+	return 0;
+}
+
+/* F_GETLK of a file that the kernel does not lock: all that is held, on this host too, the keeper knows. */
+static int refused_query(struct zkf_call *call, int refusal)
+{
+	struct zkf_reply reply;
+	struct zkf_lock lock;
+	int result = check_query(call);
+
+	if (result)
+		return result;
+	lock = make_lock(call);
+	lock.patience = zkf_patience_bounded(call->settings);
+	lock.start = call->start;
+	lock.end = call->end;
+	result = zkf_cover_query(&lock, &reply);
+	if (result)
+		return result;
+	if (reply.answer == ZKF_HELD)
+		return store_holder(call, &reply);
+	if (reply.answer != ZKF_FREE)
+		return refusal;
+	call->record.type = F_UNLCK;
+	return zkf_record_store(&call->record, call->arg, call->wide);
+}
+
 /*
  * F_GETLK.  The kernel first: what it finds is the answer, and what it refuses is refused.  It has then written to the
  * structure, so that we may.  A request of type F_UNLCK (F_OFD_GETLK since Linux 6.6: list my own locks) is local.
  */
-static int record_query(const struct zkf_call *call)
+static int record_query(struct zkf_call *call)
 {
 	struct zkf_record answer;
 	struct zkf_reply reply;
 	struct zkf_lock lock;
 	int result = to_kernel(call);
 
+	if (zkf_real_refuses(result) && call->record.type != F_UNLCK && call->verdict == ZKF_VERDICT_ASK)
+		return refused_query(call, result);
 	if (result)
 		return result;
 	zkf_record_load(&answer, call->arg, call->wide);

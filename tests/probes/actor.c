@@ -86,9 +86,15 @@ static void answer(const char *format, ...)
 		_exit(70);
 }
 
+/* 524 has no name. */
+static const char *name_of(int error)
+{
+	return strerrorname_np(error) ? strerrorname_np(error) : "unknown errno";
+}
+
 static void answer_result(int result)
 {
-	answer("%s", result < 0 ? strerrorname_np(errno) : "ok");
+	answer("%s", result < 0 ? name_of(errno) : "ok");
 }
 
 /* Opens the fifo for both directions, so that it never ends while we live. */
@@ -121,7 +127,7 @@ static void call_answer(const struct call *call)
 	bool asks = call->family == CALL_FCNTL && (call->operation == F_GETLK || call->operation == F_OFD_GETLK);
 
 	if (call->result < 0)
-		answer("%s", strerrorname_np(call->error));
+		answer("%s", name_of(call->error));
 	else if (!asks)
 		answer("ok");
 	else if (call->range.l_type == F_UNLCK)

@@ -216,6 +216,37 @@ static void be_odd_in_fields(void)
 	try_bad("range", request);
 }
 
+/* What may follow LOCK, in every order, with the file, with another one, without, with both. */
+static void be_refused_out_of_order(void)
+{
+	static const uint8_t ops[] = {ZKF_OP_REFUSED, ZKF_OP_DONE, ZKF_OP_RELEASE, ZKF_OP_LOCK};
+	const size_t count = sizeof(ops);
+	const int fds[] = {file_fd, open("/dev/null", O_RDWR), file_fd};
+
+	for (size_t order = 0; order < count * count * count * 4; order++) {
+		const uint8_t chosen[] = {ZKF_OP_LOCK, ops[order % count], ops[order / count % count],
+		                          ops[order / count / count % count]};
+		const size_t with = order / count / count / count;
+		int connection = dial();
+
+		for (size_t i = 0; i < sizeof(chosen); i++) {
+			struct zkf_request request = good_request();
+			bool first = i == 0;
+
+			request.op = chosen[i];
+			send_with(connection, &request, sizeof(request), with == 1 && !first ? fds + 1 : fds,
+			          first || with == 0 || with == 1 ? 1 : with == 2 ? 0 : 2, MSG_DONTWAIT);
+			if (chosen[i] == ZKF_OP_DONE)
+				break; /* has no reply */
+			if (order % 3 && receive(connection, 2000) == ZKF_COVERED && !first &&
+			    (with || chosen[i] != ZKF_OP_REFUSED) && ++troubles)
+				printf("covered with operation %d, %zu\n", chosen[i], with);
+		}
+		close(connection);
+	}
+	close(fds[1]);
+}
+
 static void be_out_of_order(void)
 {
 	static const uint8_t ops[] = {ZKF_OP_LOCK, ZKF_OP_UNLOCK, ZKF_OP_GETLK, ZKF_OP_LIST, ZKF_OP_TOKEN, 77};
@@ -245,6 +276,7 @@ static void be_out_of_order(void)
 			receive(connection, 5);
 		close(connection);
 	}
+	be_refused_out_of_order();
 	/* Many at once that ask and hang up before the answer. */
 	for (int round = 0; round < 500; round++) {
 		connection = dial();
@@ -261,7 +293,7 @@ static void try_descriptors(const char *what, const int *fds, size_t count)
 	struct zkf_request request = good_request();
 	int connection, answer;
 
-	for (int op = ZKF_OP_LOCK; op <= ZKF_OP_TOKEN; op++) {
+	for (int op = ZKF_OP_LOCK; op <= ZKF_OP_RELEASE; op++) {
 		request.op = (uint8_t)op;
 		connection = dial();
 		send_with(connection, &request, sizeof(request), fds, count, 0);

@@ -89,7 +89,10 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (result != 0) {
-		puts(strerrorname_np(errno));
+		if (strerrorname_np(errno))
+			puts(strerrorname_np(errno));
+		else
+			printf("%d\n", errno); /* 524, which has no name */
 		return 2;
 	}
 	puts("granted");
