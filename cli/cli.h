@@ -9,6 +9,7 @@
 #ifndef ZKF_CLI_H
 #define ZKF_CLI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -24,6 +25,8 @@ enum {
 	EXIT_LIST_NO_KEEPER = 3,
 	EXIT_RELOAD_FAILED = 1,
 	EXIT_RELOAD_NO_KEEPER = 3,
+	EXIT_FAILED = 1,
+	EXIT_NO_KEEPER = 3,
 	EXIT_USAGE = 64,
 	EXIT_RUN_TROUBLE = 125,
 	EXIT_RUN_NOT_EXECUTABLE = 126,
@@ -36,16 +39,25 @@ struct cli_verb {
 	const char *usage; /* printed by --help, whole */
 	int usage_exit;    /* what a wrong command line exits with */
 	int (*main)(int argc, char **argv);
-	const char *option; /* an option that may be the first argument, or NULL */
+	const char *option; /* an option that may be the first argument, or NULL, or CLI_OWN_OPTIONS */
 };
 
-extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload;
+/* It reads its options, and refuses unknown ones, itself. */
+#define CLI_OWN_OPTIONS "-"
+
+extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload, cli_verb_status;
 
 /* cli_warn - one line on standard error, "zkflock: " before it */
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* cli_print_safe - print bytes; what a terminal could misread is printed as \ooo, as the configuration writes it */
 void cli_print_safe(FILE *stream, const char *bytes, size_t len);
+
+/* cli_json_string - quoted and escaped; what is not UTF-8 becomes U+FFFD */
+void cli_json_string(FILE *stream, const char *bytes, size_t len);
+/* cli_json_bytes - quoted, two hexadecimal digits a byte */
+void cli_json_bytes(FILE *stream, const char *bytes, size_t len);
+bool cli_is_utf8(const char *bytes, size_t len);
 
 /* A configuration in memory; all slices of `config` point into `files`. */
 struct cli_config {
@@ -74,7 +86,7 @@ int cli_keeper_connect(void);
 /* A packet of the keeper's; the text of a row may be longer than the structure has room for. */
 union cli_packet {
 	struct zkf_reply reply;
-	char bytes[ZKF_ROW_BYTES_MAX];
+	char bytes[ZKF_ROW_BYTES_MAX + 1]; /* and a NUL */
 };
 
 /* cli_keeper_ask - send a request that needs no descriptor.  0, or a negative errno after it has said why not. */
@@ -82,6 +94,15 @@ int cli_keeper_ask(int fd, enum zkf_op op, const char *verb);
 
 /* cli_keeper_receive - one packet, checked.  Returns its text's length, or a negative errno. */
 int cli_keeper_receive(int fd, union cli_packet *packet);
+
+/*
+ * cli_keeper_rows - all rows until END
+ *
+ * row  gets the text of each, NUL-terminated, its own to change; a negative errno of it ends all
+ *
+ * Returns 0, or a negative errno after it has said why not.
+ */
+int cli_keeper_rows(int fd, const char *verb, int (*row)(void *context, char *text, size_t len), void *context);
 
 /* cli_rule_warn - print what a reader of the rules may overlook about one of them, a line "  warning   ..." each */
 void cli_rule_warn(const struct cli_config *loaded, const struct zkf_rule *rule);

@@ -13,7 +13,8 @@
 
 #include "cli.h"
 
-static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &cli_verb_list, &cli_verb_reload};
+static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &cli_verb_list, &cli_verb_reload,
+                                               &cli_verb_status};
 
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
 
@@ -83,7 +84,7 @@ static int run_verb(const struct cli_verb *verb, int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "--version") == 0)
 		return print_version();
 	if (argc > 1 && argv[1][0] == '-' && argv[1][1] != '\0' && strcmp(argv[1], "--") != 0 &&
-	    !(verb->option && strcmp(argv[1], verb->option) == 0)) {
+	    !(verb->option && (strcmp(verb->option, CLI_OWN_OPTIONS) == 0 || strcmp(argv[1], verb->option) == 0))) {
 		cli_warn("%s: unknown option %s; see zkflock %s --help", verb->name, argv[1], verb->name);
 		return verb->usage_exit;
 	}

@@ -31,6 +31,7 @@ struct zkf_listing {
 	struct zkf_conversation *conversation;
 	struct zkf_zk_op *op;
 	int kind; /* enum zkf_kind, ZKF_GROUP */
+	bool paused;
 	struct names locks, claims;
 	/* The claims of the present lock that were there before the present one. */
 	struct earlier {
@@ -130,7 +131,7 @@ static void finish(struct zkf_listing *listing, int error)
 	if (error)
 		reply.text_bytes = (uint32_t)snprintf(reply.text, sizeof(reply.text), "%.120s",
 		                                      error == -EAGAIN ? zkf_session_trouble() : zkf_zk_error_name(error));
-	zkf_server_send(listing->conversation, &reply, NULL);
+	zkf_server_put(listing->conversation, &reply, NULL);
 }
 
 static struct zkf_claim *own_claim(const char *name, uint32_t kind)
@@ -235,7 +236,7 @@ static void row_send(struct zkf_listing *listing, const struct row *row)
 	append_number(text, &used, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 - listing->ctime_ms);
 	append_field(text, &used, row->path);
 	reply.text_bytes = (uint32_t)used;
-	zkf_server_send(listing->conversation, &reply, text);
+	zkf_server_put(listing->conversation, &reply, text);
 }
 
 /* A group of our own host: one row for each file through which a thread holds it. */
@@ -302,6 +303,22 @@ static void rows_send(struct zkf_listing *listing, const char *host)
 	earlier_add(listing);
 }
 
+/* No further than the reader: what he has not read is kept, and that must not be the whole cluster. */
+static void claim_told(struct zkf_listing *listing)
+{
+	listing->paused = zkf_server_congested(listing->conversation);
+	if (!listing->paused)
+		next_claim(listing);
+}
+
+void zkf_listing_go_on(struct zkf_listing *listing)
+{
+	if (!listing->paused)
+		return;
+	listing->paused = false;
+	next_claim(listing);
+}
+
 static void host_done(void *owner, const struct zkf_zk_result *result)
 {
 	struct zkf_listing *listing = owner;
@@ -313,7 +330,7 @@ static void host_done(void *owner, const struct zkf_zk_result *result)
 	if (!host[0])
 		snprintf(host, sizeof(host), "%s", listing->id.host);
 	rows_send(listing, host);
-	next_claim(listing);
+	claim_told(listing);
 }
 
 static void claim_done(void *owner, const struct zkf_zk_result *result)
@@ -334,7 +351,7 @@ static void claim_done(void *owner, const struct zkf_zk_result *result)
 	listing->ctime_ms = result->ctime_ms;
 	if (listing->id.foreign) {
 		rows_send(listing, "-");
-		next_claim(listing);
+		claim_told(listing);
 		return;
 	}
 	snprintf(path, sizeof(path), "%s/hosts/%s", zkf_session_root(), listing->id.host);

@@ -29,6 +29,8 @@
 #include "log.h"
 #include "look.h"
 #include "loss.h"
+#include "metrics.h"
+#include "probe.h"
 #include "publish.h"
 #include "recall.h"
 #include "session.h"
@@ -239,6 +241,7 @@ static void fail(struct zkf_demand *demand, const char *why)
 	int bytes = snprintf(reply.text, sizeof(reply.text), "%s: %s", demand->lock->key.name, why);
 
 	reply.text_bytes = bytes < (int)sizeof(reply.text) ? (uint32_t)bytes : (uint32_t)sizeof(reply.text) - 1;
+	zkf_counts.failed++;
 	give_answer(demand, &reply);
 }
 
@@ -246,6 +249,7 @@ static void fail_deadlocked(struct zkf_demand *demand)
 {
 	struct zkf_reply reply = {.answer = ZKF_FAILED, .error = EDEADLK};
 
+	zkf_counts.deadlocks++;
 	give_answer(demand, &reply);
 }
 
@@ -266,6 +270,12 @@ static void cover(struct zkf_demand *demand, enum zkf_demand_state state)
 	}
 	zkf_log(ZKF_LOG_DEBUG, "lock covered lock=%s pid=%d held=%d soft=%d", demand->lock->key.name, demand->pid, demand->held,
 	        state == ZKF_DEMAND_SOFT);
+	if (!demand->held) {
+		int64_t took_ns = zkf_now_ns() - demand->arrived_ns;
+
+		zkf_metrics_granted(took_ns, demand->claim != NULL);
+		ZKF_PROBE3(grant, demand->lock->key.name, demand->pid, took_ns);
+	}
 	zkf_holds_promise(demand);
 	demand->state = state;
 	demand->file->looked_step = 0; /* what was seen in this step did not have it */
@@ -295,6 +305,8 @@ static void refuse(struct zkf_demand *demand, const struct zkf_claim *claim)
 		reply.end = claim && claim->refused_by.mode ? claim->refused_by.end : demand->end;
 		/* Linux's rule for another machine's lock: the pid, negated.  An open file description has none: -1. */
 		reply.pid = claim && claim->refused_pid ? -claim->refused_pid : -1;
+	} else if (!demand->held) {
+		zkf_counts.refused++;
 	}
 	give_answer(demand, &reply);
 }
@@ -477,6 +489,15 @@ static void demand_refused(struct zkf_lock *lock, struct zkf_demand *demand)
 	}
 }
 
+static void count_wait(struct zkf_demand *demand)
+{
+	if (demand->waited || demand->nonblock)
+		return;
+	demand->waited = true;
+	zkf_counts.waits++;
+	ZKF_PROBE2(wait, demand->lock->key.name, demand->pid);
+}
+
 static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 {
 	struct zkf_claim *claim = demand->claim;
@@ -493,6 +514,7 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 	}
 	if (demand->in_the_way &&
 	    (demand->nonblock || zkf_lock_covered(lock, demand->start, demand->end, demand->mode))) {
+		count_wait(demand);
 		if (demand->nonblock)
 			refuse(demand, NULL);
 		else if (zkf_holds_deadlock(demand))
@@ -510,6 +532,7 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 		return;
 	}
 	if (claim && claim->state == ZKF_CLAIM_WAITING) {
+		count_wait(demand);
 		conversion_drops(demand);
 		if (lock->key.kind == ZKF_RECORD)
 			claim_narrow(lock, claim, demand);
@@ -583,6 +606,8 @@ static void claims_gone(struct zkf_lock *lock)
 	}
 	if (!lost)
 		return;
+	zkf_counts.losses++;
+	ZKF_PROBE2(loss, lock->key.name, lock->key.kind);
 	/* What was held by it is lost, though the session lives: published first, so that nobody takes more. */
 	lock->reduced = true;
 	zkf_recall_publish(lock);
@@ -711,8 +736,10 @@ void zkf_lock_session_lost(void)
 	for (struct zkf_lock *lock = locks; lock; lock = lock->hh.next) {
 		for (struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
 			demand->claim = NULL;
-		while (lock->claims)
+		while (lock->claims) {
+			zkf_counts.losses += lock->claims->state == ZKF_CLAIM_GRANTED;
 			zkf_claim_forget(lock->claims);
+		}
 		lock->follower_count = 0;
 		lock->reduced = true;
 		zkf_recall_stop(lock);

@@ -22,6 +22,7 @@
 #include "guard.h"
 #include "lease.h"
 #include "log.h"
+#include "metrics.h"
 #include "state.h"
 
 /* More than this many are not continued again, but killed if the session expires: they are found by their locks. */
@@ -104,6 +105,7 @@ static void stop(const struct zkf_lock *lock, int32_t pid, uint64_t start, char 
 	}
 	error = send_signal(pid, start, SIGSTOP);
 	signals_sent += !error;
+	zkf_counts.stopped += !error;
 	zkf_log(ZKF_LOG_ERROR, "loss lock=%s pid=%d action=SIGSTOP error=%d", lock->key.name, pid, -error);
 }
 
@@ -130,6 +132,7 @@ static void act(struct zkf_lock *lock, int32_t pid, enum event event)
 		number = SIGTERM;
 	error = send_signal(pid, start, number);
 	signals_sent += !error && number == SIGKILL;
+	zkf_counts.killed += !error && number == SIGKILL;
 	zkf_log(ZKF_LOG_ERROR, "loss lock=%s pid=%d action=%s error=%d", lock->key.name, pid,
 	        number == SIGKILL ? "SIGKILL" : "SIGTERM", -error);
 }
@@ -206,6 +209,7 @@ static void stopped_signal(int number)
 	for (size_t i = 0; i < stopped_count; i++) {
 		int error = send_signal(stopped[i].pid, stopped[i].start, number);
 
+		zkf_counts.killed += !error && number == SIGKILL;
 		zkf_log(number == SIGCONT ? ZKF_LOG_WARN : ZKF_LOG_ERROR, "loss pid=%d action=%s error=%d", stopped[i].pid,
 		        number == SIGCONT ? "SIGCONT" : "SIGKILL", -error);
 	}

@@ -31,11 +31,13 @@
 #include "log.h"
 #include "loop.h"
 #include "loss.h"
+#include "metrics.h"
 #include "publish.h"
 #include "rules.h"
 #include "server.h"
 #include "session.h"
 #include "state.h"
+#include "status.h"
 #include "supervisor.h"
 #include "waiting.h"
 #include "zk.h"
@@ -291,6 +293,9 @@ static int start_parts(int directory, const char *path)
 	error = zkf_server_init(directory, path, zkf_supervisor_listener(), everybody ? 0666 : 0600, zkf_rules_current());
 	if (error)
 		return give_up(EXIT_TROUBLE, "%s/socket: %s", path, strerror(-error));
+	zkf_metrics_use(zkf_rules_current()->metrics_file.ptr, zkf_rules_current()->metrics_file.len);
+	zkf_metrics_init();
+	zkf_status_init();
 	tell_ready();
 	zkf_supervisor_tell("READY=1\nSTATUS=connecting to ZooKeeper");
 	zkf_loss_init();
@@ -312,6 +317,7 @@ static int serve(int directory, const char *path)
 		_exit(EXIT_AGAIN); /* not a word to the server, nothing put away: as if killed */
 	zkf_supervisor_tell("STOPPING=1");
 	zkf_server_end(directory);
+	zkf_metrics_end();
 	if (reason < 0)
 		return give_up(EXIT_TROUBLE, "loop: %s", strerror(-reason));
 	/* With a lock in use the session must live on: a new keeper or its timeout decides, not we. */

@@ -28,11 +28,19 @@
 #include "publish.h"
 #include "rules.h"
 #include "session.h"
+#include "status.h"
 
 #define BACKLOG 4096
 /* A connection that says nothing for this long is hung up on. */
 #define SILENT_NS (10 * 1000 * ZKF_NS_PER_MS)
 #define FDS_MAX 4 /* more than one is an error, but all that come must be closed */
+
+/* Kept until the peer reads. */
+struct packet {
+	struct packet *next;
+	size_t bytes;
+	char data[];
+};
 
 struct zkf_conversation {
 	struct zkf_source source;
@@ -43,6 +51,7 @@ struct zkf_conversation {
 	bool demanding;  /* demand is in a lock's list */
 	struct zkf_demand demand;
 	struct zkf_listing *listing;
+	struct packet *unsent_first, **unsent_last; /* in order */
 };
 
 /* The loop's. */
@@ -50,6 +59,12 @@ static struct zkf_source listener = {.fd = -1};
 static struct stat bound; /* our socket's file; all zero: a supervisor made it */
 static const struct zkf_config *rules;
 static struct zkf_conversation *silent_first, **silent_last = &silent_first;
+static int conversations;
+
+int zkf_server_connections(void)
+{
+	return conversations;
+}
 
 static void silent_end(struct zkf_conversation *conversation)
 {
@@ -68,9 +83,17 @@ static void conversation_end(struct zkf_conversation *conversation)
 		zkf_lock_remove(&conversation->demand);
 	if (conversation->listing)
 		zkf_listing_stop(conversation->listing);
+	zkf_timer_stop(&conversation->silent_timer);
+	while (conversation->unsent_first) {
+		struct packet *packet = conversation->unsent_first;
+
+		conversation->unsent_first = packet->next;
+		free(packet);
+	}
 	zkf_loop_remove(&conversation->source);
 	close(conversation->source.fd);
 	free(conversation);
+	conversations--;
 }
 
 static void silent_fired(struct zkf_timer *timer)
@@ -87,6 +110,62 @@ int zkf_server_send(struct zkf_conversation *conversation, const struct zkf_repl
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = text ? 2 : 1};
 
 	return sendmsg(conversation->source.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+bool zkf_server_congested(const struct zkf_conversation *conversation)
+{
+	return conversation->unsent_first != NULL;
+}
+
+/* The peer is slow: from now on the loop tells when it has read something. */
+static void wait_for_reader(struct zkf_conversation *conversation)
+{
+	zkf_loop_change(&conversation->source, EPOLLIN | EPOLLRDHUP | EPOLLOUT);
+	zkf_timer_arm(&conversation->silent_timer, zkf_now_ns() + SILENT_NS);
+}
+
+int zkf_server_put(struct zkf_conversation *conversation, const struct zkf_reply *reply, const char *text)
+{
+	size_t fixed = text ? offsetof(struct zkf_reply, text) : sizeof(*reply), more = text ? reply->text_bytes : 0;
+	struct packet *packet;
+	int error = conversation->unsent_first ? -EAGAIN : zkf_server_send(conversation, reply, text);
+
+	if (error != -EAGAIN && error != -ENOBUFS)
+		return 0; /* whoever has gone is told of by the loop */
+	packet = zkf_calloc(1, sizeof(*packet) + fixed + more);
+	if (!packet)
+		return -ENOMEM;
+	packet->bytes = fixed + more;
+	memcpy(packet->data, reply, fixed);
+	if (more)
+		memcpy(packet->data + fixed, text, more);
+	if (!conversation->unsent_first) {
+		conversation->unsent_last = &conversation->unsent_first;
+		wait_for_reader(conversation);
+	}
+	*conversation->unsent_last = packet;
+	conversation->unsent_last = &packet->next;
+	return 0;
+}
+
+/* What was kept, as far as the peer has room. */
+static void unsent_send(struct zkf_conversation *conversation)
+{
+	while (conversation->unsent_first) {
+		struct packet *packet = conversation->unsent_first;
+
+		if (send(conversation->source.fd, packet->data, packet->bytes, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+			if (errno == EAGAIN || errno == ENOBUFS)
+				zkf_timer_arm(&conversation->silent_timer, zkf_now_ns() + SILENT_NS);
+			return;
+		}
+		conversation->unsent_first = packet->next;
+		free(packet);
+	}
+	zkf_timer_stop(&conversation->silent_timer);
+	zkf_loop_change(&conversation->source, EPOLLIN | EPOLLRDHUP);
+	if (conversation->listing)
+		zkf_listing_go_on(conversation->listing);
 }
 
 /* Answers what is no demand (yet). */
@@ -383,6 +462,9 @@ static bool request_handle(struct zkf_conversation *conversation, const struct z
 	case ZKF_OP_RELOAD:
 		reload_request(conversation);
 		return false;
+	case ZKF_OP_STATUS:
+		zkf_status_send(conversation);
+		return true; /* until it hangs up: it may not have read all of it */
 	case ZKF_OP_UNLOCK:
 		unlock_notice(request);
 		return false; /* no reply: it is done */
@@ -422,10 +504,14 @@ static void conversation_ready(struct zkf_source *source, uint32_t events)
 	bool was_silent = conversation->silent;
 	struct zkf_request request;
 	int fds[FDS_MAX], count;
-	ssize_t bytes = packet_read(source->fd, &request, fds, &count);
+	ssize_t bytes;
 	bool goes_on = false;
 
-	(void)events;
+	if (events == EPOLLOUT) {
+		unsent_send(conversation);
+		return;
+	}
+	bytes = packet_read(source->fd, &request, fds, &count);
 	if (bytes == -EAGAIN || bytes == -EINTR)
 		return;
 	if (bytes == (ssize_t)sizeof(request) && was_silent && count <= 1) {
@@ -457,6 +543,7 @@ static void conversation_start(int fd)
 		free(conversation);
 		return;
 	}
+	conversations++;
 	conversation->silent = true;
 	conversation->before = silent_last;
 	*silent_last = conversation;

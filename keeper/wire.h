@@ -42,6 +42,7 @@ enum zkf_op {
 	ZKF_OP_GETLK = 3,  /* with one descriptor: who is in the way?  One reply: FREE, HELD, UNMAPPED, LOCAL, FAILED */
 	ZKF_OP_LIST = 4,   /* no descriptor: ROW..., then END or FAILED */
 	ZKF_OP_RELOAD = 5, /* no descriptor: ROW (a line for people)..., then END or FAILED: the old rules stay */
+	ZKF_OP_STATUS = 10, /* no descriptor: ROW ("key<TAB>value")..., then END */
 };
 
 #define ZKF_FLAG_NONBLOCK 1u /* LOCK_NB, F_SETLK, F_OFD_SETLK: refuse instead of waiting for a holder */
