@@ -21,8 +21,8 @@
 enum {
 	EXIT_CHECK_UNMAPPED = 1,
 	EXIT_CHECK_CONFIG = 2,
-	EXIT_LIST_FAILED = 1,
-	EXIT_LIST_NO_KEEPER = 3,
+	EXIT_WHO_NOBODY = 1,
+	EXIT_WHO_TROUBLE = 2,
 	EXIT_RELOAD_FAILED = 1,
 	EXIT_RELOAD_NO_KEEPER = 3,
 	EXIT_FAILED = 1,
@@ -45,7 +45,7 @@ struct cli_verb {
 /* It reads its options, and refuses unknown ones, itself. */
 #define CLI_OWN_OPTIONS "-"
 
-extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload, cli_verb_status;
+extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload, cli_verb_status, cli_verb_who;
 
 /* cli_warn - one line on standard error, "zkflock: " before it */
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -103,6 +103,16 @@ int cli_keeper_receive(int fd, union cli_packet *packet);
  * Returns 0, or a negative errno after it has said why not.
  */
 int cli_keeper_rows(int fd, const char *verb, int (*row)(void *context, char *text, size_t len), void *context);
+
+/*
+ * cli_path_resolve - the path that the kernel would print for an open descriptor
+ *
+ * path  the file need not exist, its directory must
+ * real  PATH_MAX bytes
+ *
+ * Returns 0 or a negative errno.
+ */
+int cli_path_resolve(const char *path, char *real);
 
 /* cli_rule_warn - print what a reader of the rules may overlook about one of them, a line "  warning   ..." each */
 void cli_rule_warn(const struct cli_config *loaded, const struct zkf_rule *rule);

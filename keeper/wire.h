@@ -81,7 +81,7 @@ enum zkf_answer {
 	ZKF_FAILED = 5,   /* fail with `error`; `text` says why, for the log */
 	ZKF_FREE = 6,     /* GETLK: nobody of another host is in the way */
 	ZKF_HELD = 7,     /* GETLK: mode, start, end, pid (negative: of another host) of one lock in the way */
-	ZKF_ROW = 8,      /* LIST: `text` is one row, see below */
+	ZKF_ROW = 8,      /* LIST, STATUS, RELOAD: `text` is one row, see below */
 	ZKF_END = 9,      /* LIST: no more rows */
 	ZKF_WAITING = 10, /* LOCK with FLAG_TELL, not the reply yet: `text` says for whom it waits */
 };
@@ -114,9 +114,11 @@ _Static_assert(sizeof(struct zkf_reply) == 296 && offsetof(struct zkf_reply, sta
 /*
  * A LIST row travels as a zkf_reply with answer ROW whose text may be longer than ZKF_TEXT_BYTES: the packet ends
  * after offsetof(struct zkf_reply, text) + text_bytes bytes, at most ZKF_ROW_BYTES_MAX.  The text is a line of
- * tab-separated fields, tabs, newlines and control bytes in a field percent-encoded:
- *   lock name, kind (flock|record), mode (READ|WRITE), start, end (-1: to the end), host, pid, command, state
- *   (held|kept|waiting|recalled), age in ms, path
+ * tab-separated fields, '%' and control bytes in a field percent-encoded:
+ *   lock's znode, kind (flock|record|group), mode (READ|WRITE), start, end (-1: to the end), host, pid (0: not known),
+ *   command, state (held|kept|waiting|recalled|granted), age in ms, path, size of the file (-1: not known), who is in the way
+ *   of one that waits (host:pid, or host)
+ * and "-" for a text that is not known.
  */
 #define ZKF_ROW_BYTES_MAX 8192u
 

@@ -129,4 +129,125 @@ test_the_metrics_file() {
 	assertFalse 'and leaves nothing behind' "[ -e '$file' ]"
 }
 
+# ---- list and who ----------------------------------------------------------------------------------------------------
+
+# rows HOST FILE COLUMNS - of one lock, one space between two cells
+rows() { tool "$1" list -n -o "LOCK,$3" | awk -v lock="s/$2" '$1 == lock { $1 = ""; sub(/^ /, ""); print }'; }
+rows_are() { [ "$(rows "$1" "$2" "$3")" = "$4" ]; }
+
+test_list_shows_the_queue_of_every_host_in_order() {
+	local me first second
+	me=$(hostname)
+	hold alpha q.lock || fail 'alpha got no lock'
+	spawn beta "$PROBES/lock" -w q.lock && first=$spawned
+	wait_until 5 test "$(claims locks q.lock)" = 2
+	assertTrue 'a holder and a waiter' "wait_until 5 rows_are alpha q.lock PID,STATE,MODE,BLOCKER \
+		'$holder recalled WRITE -
+$first waiting WRITE* $me:$holder'"
+	spawn alpha "$PROBES/lock" -w -m sh q.lock && second=$spawned
+	assertTrue 'and who waits on the holders host' "wait_until 5 rows_are alpha q.lock COMMAND,PID,HOST,TYPE,M,START,END,STATE,BLOCKER,PATH \
+		'lock $holder $me FLOCK 0 0 - recalled - $T/alpha/s/q.lock
+lock $second $me FLOCK 0 0 - waiting $me:$holder $T/alpha/s/q.lock
+lock $first $me FLOCK 0 0 - waiting $me:$holder -'"
+	assertTrue 'as beta sees it' "wait_until 5 rows_are beta q.lock PID,STATE,MODE,PATH,SIZE \
+		'$holder held WRITE - -
+$first waiting WRITE* $T/beta/s/q.lock 0'"
+	end "$holder" "$first" "$second"
+}
+
+test_list_tells_every_reader_and_every_record() {
+	local one two
+	hold alpha r.lock -m sh && one=$holder
+	hold alpha r.lock -m sh && two=$holder
+	assertEquals 'two readers' "$(printf '%s READ held\n' "$one" "$two" | sort)" "$(rows alpha r.lock PID,MODE,STATE | sort)"
+	end "$one" "$two"
+	assertEquals 'kept, when they have gone' '- kept' "$(rows alpha r.lock BLOCKER,STATE)"
+	hold alpha r.dat -k posix -r 0,10 && one=$holder
+	hold alpha r.dat -k posix -r 100,0 -m sh && two=$holder
+	assertEquals 'two records' "$one RECORD 0 9 WRITE held
+$two RECORD 100 - READ held" "$(rows alpha r.dat PID,TYPE,START,END,MODE,STATE | sort -k3n)"
+	end "$one" "$two"
+}
+
+test_list_as_it_is_printed() {
+	local out
+	hold alpha p.lock || fail 'alpha got no lock'
+	out=$(tool alpha list)
+	assertEquals 'headings' 'COMMAND PID HOST TYPE MODE START END STATE AGE BLOCKER LOCK PATH' "$(head -n 1 <<<"$out" | xargs)"
+	assertEquals 'a pipe gets no escapes' 0 "$(grep -c $'\033' <<<"$out")"
+	assertEquals 'none' 0 "$(tool alpha list -n | grep -c COMMAND)"
+	assertEquals 'one column' "LOCK $holder" "$(tool alpha list -o lock | head -n 1) $(tool alpha who -no pid s/p.lock)"
+	out=$(tool alpha list -o nope)
+	assertEquals 64 $?
+	assertContains "$out" 'list: unknown column nope; allowed are COMMAND, PID,'
+	out=$(tool alpha list --watch=0)
+	assertEquals '64 zkflock: list: --watch 0; allowed are 1 to 86400 seconds' "$? $out"
+	out=$(tool alpha list x)
+	assertEquals '64 zkflock: list: unexpected argument x; see zkflock list --help' "$? $out"
+	ZKFLOCK_CONF=$T/alpha/zkflock.conf ZKFLOCK_RUNTIME_DIR=$T/alpha/run "$TOOL" list --watch 1 -o pid >"$T/watched" 2>&1 &
+	assertTrue 'again and again' "wait_until 6 twice PID '$T/watched'"
+	kill $!
+	wait $! 2>/dev/null
+	end "$holder"
+}
+twice() { [ "$(grep -c "$1" "$2")" -ge 2 ]; }
+
+# Any bytes in a path: the JSON is JSON, and tells the bytes.
+test_json_of_any_path() {
+	local name=$'o"d\\d\n\t%41\377\303\244' out
+	hold alpha "$name" || fail 'alpha got no lock'
+	out=$(tool alpha list -J)
+	assertEquals True "$(T=$T json \
+		"[l for l in d['locks'] if bytes.fromhex(l.get('path_bytes', '')) == b'$T/alpha/s/' + b'o\"d\\\\d\\n\\t%41\\xff\\xc3\\xa4' and
+		l['path'].endswith('%41\\ufffd\\u00e4') and l['pid'] == $holder and l['end'] is None and l['m'] is False] != []" <<<"$out")"
+	assertEquals 'all columns' 'age_ms blocker command end host lock lock_bytes m mode path path_bytes pid size start state type' \
+		"$(json "' '.join(sorted([l for l in d['locks'] if l['pid'] == $holder][0]))" <<<"$out")"
+	assertEquals 'on a line of the table' 1 "$(tool alpha list -n -o path | grep -cF 'o"d\\d\012\011%41')"
+	end "$holder"
+}
+
+test_who_by_path_and_by_lock() {
+	local out
+	hold alpha w.lock || fail 'alpha got no lock'
+	assertEquals 'by path' "$holder 0" "$(tool beta who -no pid "$T/beta/s/w.lock" | xargs) $?"
+	assertEquals 'by name' "$holder" "$(tool beta who -no pid s/w.lock | xargs)"
+	assertEquals 'by znode' "$holder" "$(tool beta who -no pid s%2Fw.lock | xargs)"
+	tool beta who s/nobody.lock >/dev/null
+	assertEquals 'nobody' 1 $?
+	out=$(tool beta who /etc/passwd)
+	assertEquals 'not mapped' '2 zkflock: who: /etc/passwd is not a cluster lock; see zkflock check' "$? $out"
+	out=$(tool beta who)
+	assertEquals '64 zkflock: who: no PATH or LOCK; see zkflock who --help' "$? $out"
+	end "$holder"
+}
+
+# A reader that is slower than the keeper gets every row.
+test_a_slow_reader_gets_every_row() {
+	spawn alpha "$PYTHON" -c 'import fcntl, os, time
+for i in range(13):
+    os.mkdir(240 * "x")
+    os.chdir(240 * "x")
+files = [open("many.%d" % i, "w") for i in range(80)]
+for f in files: fcntl.flock(f, fcntl.LOCK_EX)
+print("locked", flush=True)
+time.sleep(60)'
+	wait_until 20 contains "$spawned_out" locked
+	assertEquals 80 "$("$PYTHON" - "$T/alpha/run/socket" <<-'END'
+		import socket, struct, sys, time
+		s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+		s.settimeout(20)
+		s.connect(sys.argv[1])
+		s.send(struct.pack('=IBBBBiiqqQQ', 0x5a4b4632, 4, 0, 0, 0, 0, -1, 0, 0, 0, 0))
+		time.sleep(1.5)
+		rows = 0
+		while True:
+		    packet = s.recv(9000)
+		    if not packet or packet[4] != 8: break
+		    rows += b'many.' in packet
+		print(rows if packet and packet[4] == 9 else 'no end after %d' % rows)
+	END
+	)"
+	end "$spawned"
+}
+
 . shunit2
