@@ -45,7 +45,8 @@ struct cli_verb {
 /* It reads its options, and refuses unknown ones, itself. */
 #define CLI_OWN_OPTIONS "-"
 
-extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload, cli_verb_status, cli_verb_who;
+extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload, cli_verb_status, cli_verb_who, cli_verb_break,
+	cli_verb_doctor, cli_verb_lock;
 
 /* cli_warn - one line on standard error, "zkflock: " before it */
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -91,6 +92,9 @@ union cli_packet {
 
 /* cli_keeper_ask - send a request that needs no descriptor.  0, or a negative errno after it has said why not. */
 int cli_keeper_ask(int fd, enum zkf_op op, const char *verb);
+
+/* cli_keeper_send - as cli_keeper_ask, any request */
+int cli_keeper_send(int fd, const void *request, size_t bytes, const char *verb);
 
 /* cli_keeper_receive - one packet, checked.  Returns its text's length, or a negative errno. */
 int cli_keeper_receive(int fd, union cli_packet *packet);

@@ -147,11 +147,17 @@ int cli_keeper_receive(int fd, union cli_packet *packet)
 int cli_keeper_ask(int fd, enum zkf_op op, const char *verb)
 {
 	const struct zkf_request request = {.magic = ZKF_WIRE_MAGIC, .op = (uint8_t)op};
+
+	return cli_keeper_send(fd, &request, sizeof(request), verb);
+}
+
+int cli_keeper_send(int fd, const void *request, size_t bytes, const char *verb)
+{
 	const struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
 
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
 	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ||
-	    send(fd, &request, sizeof(request), MSG_NOSIGNAL) < 0) {
+	    send(fd, request, bytes, MSG_NOSIGNAL) < 0) {
 		cli_warn("%s: asking the keeper: %s", verb, strerror(errno));
 		return -EIO;
 	}

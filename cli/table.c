@@ -15,7 +15,7 @@
 #include "mapping/name.h"
 
 /* The fields of a row, in wire.h's order. */
-enum field { LOCK, KIND, MODE, START, END, HOST, PID, COMMAND, STATE, AGE, PATH, SIZE, BLOCKER, FIELD_COUNT };
+enum field { LOCK, KIND, MODE, START, END, HOST, PID, COMMAND, STATE, AGE, PATH, SIZE, BLOCKER, CLAIM, FIELD_COUNT };
 
 static const struct {
 	const char *heading, *key;
@@ -121,7 +121,7 @@ static int row_add(void *context, char *text, size_t len)
 	*row = (struct cli_row){
 		.znode = znode, .type = type_of(fields[KIND]), .mode = mode_of(fields[MODE], fields[STATE]),
 		.host = fields[HOST], .command = fields[COMMAND], .state = fields[STATE], .path = fields[PATH],
-		.blocker = fields[BLOCKER], .start = number_of(fields[START]), .end = number_of(fields[END]),
+		.blocker = fields[BLOCKER], .claim = fields[CLAIM], .start = number_of(fields[START]), .end = number_of(fields[END]),
 		.pid = number_of(fields[PID]), .age_ms = number_of(fields[AGE]), .size = number_of(fields[SIZE]),
 		.lock = copy + len + 1,
 	};

@@ -24,7 +24,7 @@ enum cli_column {
 struct cli_row {
 	char *znode; /* the lock's: its name, percent-encoded, perhaps cut; points to the row's one allocation */
 	char *lock;  /* the name that the znode stands for; the znode where it was cut */
-	const char *type, *mode, *host, *command, *state, *path, *blocker; /* "-": not known */
+	const char *type, *mode, *host, *command, *state, *path, *blocker, *claim; /* "-": not known */
 	long long start, end, pid, age_ms, size;
 };
 

@@ -227,6 +227,7 @@ static void row_send(struct zkf_listing *listing, const struct row *row)
 	append_field(text, &used, row->path);
 	append_number(text, &used, row->size);
 	append_field(text, &used, row->blocker ? row->blocker : "-");
+	append_field(text, &used, listing->claims.items[listing->claims.at - 1]);
 	reply.text_bytes = (uint32_t)used;
 	zkf_server_put(listing->conversation, &reply, text);
 }

@@ -18,6 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "break.h"
 #include "fault.h"
 #include "file.h"
 #include "holds.h"
@@ -51,6 +52,7 @@ struct zkf_conversation {
 	bool demanding;  /* demand is in a lock's list */
 	struct zkf_demand demand;
 	struct zkf_listing *listing;
+	struct zkf_breaking *breaking;
 	struct packet *unsent_first, **unsent_last; /* in order */
 };
 
@@ -83,6 +85,8 @@ static void conversation_end(struct zkf_conversation *conversation)
 		zkf_lock_remove(&conversation->demand);
 	if (conversation->listing)
 		zkf_listing_stop(conversation->listing);
+	if (conversation->breaking)
+		zkf_breaking_stop(conversation->breaking);
 	zkf_timer_stop(&conversation->silent_timer);
 	while (conversation->unsent_first) {
 		struct packet *packet = conversation->unsent_first;
@@ -431,7 +435,7 @@ static void unlock_notice(const struct zkf_request *request)
 
 static bool valid(const struct zkf_request *request)
 {
-	if (request->magic != ZKF_WIRE_MAGIC || request->kind > ZKF_RECORD)
+	if (request->magic != ZKF_WIRE_MAGIC || request->kind > (request->op == ZKF_OP_BREAK ? ZKF_GROUP : ZKF_RECORD))
 		return false;
 	if (request->op != ZKF_OP_LOCK && request->op != ZKF_OP_GETLK)
 		return true;
@@ -444,9 +448,24 @@ static bool valid(const struct zkf_request *request)
 	return request->start >= 0 && request->end >= request->start;
 }
 
-/* True: the conversation goes on.  False: hang up. */
-static bool request_handle(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
+/* What may arrive: a request, or the longer one. */
+union packet_in {
+	struct zkf_request request;
+	struct zkf_break_request breaking;
+};
+
+static bool length_fits(const union packet_in *packet, ssize_t bytes)
 {
+	if (bytes == (ssize_t)sizeof(packet->breaking))
+		return packet->request.op == ZKF_OP_BREAK;
+	return bytes == (ssize_t)sizeof(packet->request) && packet->request.op != ZKF_OP_BREAK;
+}
+
+/* True: the conversation goes on.  False: hang up. */
+static bool request_handle(struct zkf_conversation *conversation, const union packet_in *packet, int fd)
+{
+	const struct zkf_request *request = &packet->request;
+
 	if (!valid(request))
 		return false;
 	switch (request->op) {
@@ -462,6 +481,9 @@ static bool request_handle(struct zkf_conversation *conversation, const struct z
 	case ZKF_OP_RELOAD:
 		reload_request(conversation);
 		return false;
+	case ZKF_OP_BREAK:
+		conversation->breaking = zkf_breaking_start(conversation, &packet->breaking, &conversation->peer);
+		return conversation->breaking != NULL;
 	case ZKF_OP_STATUS:
 		zkf_status_send(conversation);
 		return true; /* until it hangs up: it may not have read all of it */
@@ -474,13 +496,13 @@ static bool request_handle(struct zkf_conversation *conversation, const struct z
 }
 
 /* Reads one packet.  Returns its bytes (0: hang-up or nothing valid); fds that came along are in fds. */
-static ssize_t packet_read(int from, struct zkf_request *request, int fds[FDS_MAX], int *fd_count)
+static ssize_t packet_read(int from, union packet_in *packet, int fds[FDS_MAX], int *fd_count)
 {
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];
 	} control;
-	struct iovec part = {.iov_base = request, .iov_len = sizeof(*request)};
+	struct iovec part = {.iov_base = packet, .iov_len = sizeof(*packet)};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
 	                         .msg_controllen = sizeof(control)};
 	ssize_t bytes = recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
@@ -502,7 +524,7 @@ static void conversation_ready(struct zkf_source *source, uint32_t events)
 	struct zkf_conversation *conversation =
 		(struct zkf_conversation *)((char *)source - offsetof(struct zkf_conversation, source));
 	bool was_silent = conversation->silent;
-	struct zkf_request request;
+	union packet_in packet;
 	int fds[FDS_MAX], count;
 	ssize_t bytes;
 	bool goes_on = false;
@@ -511,12 +533,12 @@ static void conversation_ready(struct zkf_source *source, uint32_t events)
 		unsent_send(conversation);
 		return;
 	}
-	bytes = packet_read(source->fd, &request, fds, &count);
+	bytes = packet_read(source->fd, &packet, fds, &count);
 	if (bytes == -EAGAIN || bytes == -EINTR)
 		return;
-	if (bytes == (ssize_t)sizeof(request) && was_silent && count <= 1) {
+	if (bytes > 0 && length_fits(&packet, bytes) && was_silent && count <= 1) {
 		silent_end(conversation);
-		goes_on = request_handle(conversation, &request, count ? fds[0] : -1);
+		goes_on = request_handle(conversation, &packet, count ? fds[0] : -1);
 	}
 	/* The program's description must not outlive the program here: its flock would not end with it. */
 	for (int i = 0; i < count; i++)

@@ -42,6 +42,7 @@ enum zkf_op {
 	ZKF_OP_GETLK = 3,  /* with one descriptor: who is in the way?  One reply: FREE, HELD, UNMAPPED, LOCAL, FAILED */
 	ZKF_OP_LIST = 4,   /* no descriptor: ROW..., then END or FAILED */
 	ZKF_OP_RELOAD = 5, /* no descriptor: ROW (a line for people)..., then END or FAILED: the old rules stay */
+	ZKF_OP_BREAK = 11,  /* zkf_break_request, no descriptor: END or FAILED */
 	ZKF_OP_STATUS = 10, /* no descriptor: ROW ("key<TAB>value")..., then END */
 };
 
@@ -71,6 +72,14 @@ struct zkf_request {
 	int64_t end;     /* last byte, >= start; flock: ZKF_RANGE_MAX */
 	uint64_t dev;    /* UNLOCK only: st_dev, st_ino of the file */
 	uint64_t ino;
+};
+
+/* BREAK: delete a node of a queue.  head.kind may be ZKF_GROUP.  NUL-terminated strings. */
+struct zkf_break_request {
+	struct zkf_request head;
+	char znode[128];
+	char claim[160];
+	char reason[240];
 };
 
 enum zkf_answer {
@@ -117,7 +126,7 @@ _Static_assert(sizeof(struct zkf_reply) == 296 && offsetof(struct zkf_reply, sta
  * tab-separated fields, '%' and control bytes in a field percent-encoded:
  *   lock's znode, kind (flock|record|group), mode (READ|WRITE), start, end (-1: to the end), host, pid (0: not known),
  *   command, state (held|kept|waiting|recalled|granted), age in ms, path, size of the file (-1: not known), who is in the way
- *   of one that waits (host:pid, or host)
+ *   of one that waits (host:pid, or host), name of the claim's node
  * and "-" for a text that is not known.
  */
 #define ZKF_ROW_BYTES_MAX 8192u

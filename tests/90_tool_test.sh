@@ -9,6 +9,7 @@
 . "$TESTS/lib_loss.sh"
 
 TOOL=$BUILD/zkflock
+ZKFLOCK_TEST_LOG=info # the keepers, too
 
 oneTimeSetUp() {
 	zk_start || return 1
@@ -248,6 +249,51 @@ time.sleep(60)'
 	END
 	)"
 	end "$spawned"
+}
+
+# ---- break -----------------------------------------------------------------------------------------------------------
+
+test_break_takes_it_away_and_on_loss_applies() {
+	local out next
+	hold alpha b.lock || fail 'alpha got no lock'
+	spawn beta "$PROBES/lock" -w -h b.lock && next=$spawned_out
+	wait_until 5 test "$(claims locks b.lock)" = 2
+	out=$(tool beta break --reason 'its "host" burns' s/b.lock </dev/null)
+	assertEquals '64 zkflock: break: nobody to ask: standard input is no terminal; allowed is --yes' "$? $out"
+	assertFalse 'not broken' "gone $holder"
+	out=$(tool beta break --yes --reason 'its "host" burns' s/b.lock)
+	assertEquals 'broken' "0 broken: FLOCK, host $(hostname)" "$? $(tail -n 1 <<<"$out")"
+	assertContains 'it says whom' "$out" "$holder"
+	assertTrue 'its holder is killed' "wait_until 5 gone $holder"
+	assertTrue 'the next one has it' "wait_until 5 contains $next granted"
+	assertFalse 'and keeps it' "gone $spawned"
+	assertTrue 'who and why' "logged beta 'break lock=s%2Fb.lock kind=locks claim=.* by_uid=$(id -u) by_pid=.* reason=\"its \"host\" burns\"'"
+	end "$spawned"
+	out=$(tool beta break --yes s/nobody.lock)
+	assertEquals '1 zkflock: break: nobody has the lock s/nobody.lock; see zkflock list' "$? $out"
+	out=$(tool beta break -y)
+	assertEquals '64 zkflock: break: no LOCK; see zkflock break --help' "$? $out"
+}
+
+test_break_asks_on_a_terminal() {
+	local out
+	hold alpha ask.lock || fail 'alpha got no lock'
+	out=$(ZKFLOCK_CONF=$T/beta/zkflock.conf ZKFLOCK_RUNTIME_DIR=$T/beta/run "$PYTHON" -c 'import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0: os.execv(sys.argv[1], [sys.argv[1], "break", "s/ask.lock"])
+os.write(fd, b"n\n")
+out = b""
+try:
+    while True:
+        part = os.read(fd, 4096)
+        if not part: break
+        out += part
+except OSError: pass
+print(out.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))' "$TOOL")
+	assertContains "$out" 'Take the lock s/ask.lock away from these? [y/N]'
+	assertEquals 'exit code' 1 "${out##* }"
+	assertFalse 'no is no' "gone $holder"
+	end "$holder"
 }
 
 . shunit2
