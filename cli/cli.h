@@ -141,6 +141,18 @@ enum cli_program {
  */
 enum cli_program cli_program_look(const char *path, char *why);
 
+/*
+ * cli_library_find - the library next to this tool, else in ../lib, else where it was installed
+ *
+ * path     PATH_MAX bytes: the library for programs like this tool
+ * preload  what LD_PRELOAD is to name: path, or something by which the loader finds those of other programs too
+ * why      CLI_WHY_BYTES, filled when the result, a negative errno, is not 0
+ */
+int cli_library_find(char *path, const char **preload, char *why);
+
+/* cli_command_find - where execvp(3) would find the command: 0 with the path in `found` (PATH_MAX bytes), or -errno */
+int cli_command_find(const char *command, char *found);
+
 /* cli_library_check - is this file a library that our kind of process can load?  0, or -errno with `why` filled. */
 int cli_library_check(const char *path, char *why);
 

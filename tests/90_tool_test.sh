@@ -296,4 +296,39 @@ print(out.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))' "$TOOL")
 	end "$holder"
 }
 
+# ---- doctor ----------------------------------------------------------------------------------------------------------
+
+# verdicts - "ok configuration" and so on, of what doctor says
+verdicts() { sed -n 's/^\(ok\|warn\|fail\) *\([a-z]*\) .*/\1 \2/p' | sort -u | grep -v ' clock$' | paste -sd ,; }
+
+test_doctor_finds_what_is_wrong() {
+	local out
+	try alpha first.lock >/dev/null
+	out=$(tool alpha doctor "$PROBES/lock")
+	assertEquals "$out" "0 ok configuration,ok files,ok keeper,ok library,ok program,ok root,ok runtime,ok server,ok session,warn servers" \
+		"$? $(verdicts <<<"$out")"
+	assertContains "$out" "127.0.0.1:$ZK_PORT: standalone, version 3."
+	ENSEMBLE=127.0.0.1:1,127.0.0.1:$ZK_PORT host delta "map /nowhere/* n/%1/%r"
+	out=$(tool delta doctor /sbin/ldconfig)
+	assertEquals "$out" 1 $?
+	assertContains "$out" 'warn  server        127.0.0.1:1: Connection refused'
+	assertContains "$out" "ok    server        127.0.0.1:$ZK_PORT: standalone"
+	assertContains "$out" 'warn  keeper        none answers'
+	assertContains "$out" 'warn  files         /nowhere '
+	assertContains "$out" 'fail  program       /sbin/ldconfig is statically linked'
+	assertContains "$out" '-> lock around it'
+	echo nonsense >>"$T/delta/zkflock.conf"
+	out=$(tool delta doctor)
+	assertEquals "1 fail configuration,ok library,ok runtime" "$? $(verdicts <<<"$out")"
+}
+
+test_a_go_program_is_known() {
+	local out
+	printf '%s\n' 'int main(void) { return 0; }' \
+		'__asm__(".section .note.go.buildid,\"a\",@note\n.long 4, 4, 4\n.asciz \"Go\\0\"\n.long 0\n");' |
+		gcc -x c -o "$T/go" - || fail 'no compiler'
+	out=$(tool alpha doctor "$T/go" | grep program)
+	assertContains "$out" "fail  program       $T/go is a Go program"
+}
+
 . shunit2
