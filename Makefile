@@ -49,7 +49,9 @@ BASE_LDFLAGS := -Wl,-z,defs,-z,relro,-z,now
 SMALL := -Os
 LIBRARY_SOURCES := $(wildcard preload/*.c) $(filter-out mapping/name.c,$(wildcard mapping/*.c))
 KEEPER_SOURCES := $(wildcard keeper/*.c mapping/*.c)
-CLI_SOURCES := $(wildcard cli/*.c mapping/*.c)
+# The tool locks by the library's own code (zkflock lock), without its public symbols.
+CLI_SOURCES := $(wildcard cli/*.c mapping/*.c) $(addprefix preload/,conversation.c cover.c holdings.c log.c page.c range.c \
+	real.c runtime.c settings.c start.c)
 PROBE_SOURCES := $(filter-out tests/probes/lib%,$(wildcard tests/probes/*.c))
 PROBE_LIBRARY_SOURCES := $(wildcard tests/probes/lib*.c)
 C_SOURCES := $(wildcard preload/*.c mapping/*.c keeper/*.c cli/*.c tests/probes/*.c bench/*.c)
@@ -158,6 +160,8 @@ $(BUILD)/zkflock: $(cli_objects)
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) $(LIBRARY_CFLAGS) $(if $(findstring mapping/,$<),$(SMALL)) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(BUILD)/obj/preload/%.o: PROGRAM_CFLAGS += -DZKF_SBINDIR='"$(PREFIX)/sbin"'
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)

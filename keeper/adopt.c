@@ -26,6 +26,7 @@
 #include "holds.h"
 #include "lease.h"
 #include "log.h"
+#include "named.h"
 #include "look.h"
 #include "session.h"
 #include "state.h"
@@ -158,6 +159,7 @@ static void file_known(const struct zkf_state_file *known, int fd)
 {
 	const struct zkf_rule *rule = zkf_config_match(rules, known->path, strlen(known->path));
 	char name[ZKF_NAME_BYTES_MAX + 1];
+	const char *named;
 	struct zkf_file *file;
 	struct zkf_lock *lock;
 	struct stat status;
@@ -171,10 +173,13 @@ static void file_known(const struct zkf_state_file *known, int fd)
 		out_of_memory();
 		return;
 	}
+	named = zkf_named_znode(known->path);
+	if (named)
+		rule = zkf_named_rule(rules);
 	lock->on_loss = rule ? rule->on_loss : ZKF_LOSS_FREEZE;
 	/* By another name, or none, in the rules of today: until its last unlock only. */
-	outdated = !rule || rule->excluded || rule->group != known->group ||
-	           zkf_rule_znode(rule, known->path, strlen(known->path), name) <= 0 || strcmp(name, known->lock) != 0;
+	outdated = !named && (!rule || rule->excluded || rule->group != known->group ||
+	           zkf_rule_znode(rule, known->path, strlen(known->path), name) <= 0 || strcmp(name, known->lock) != 0);
 	lock->keep_ns = outdated ? 0 : rule->keep_ms * ZKF_NS_PER_MS;
 	zkf_lock_touch(lock);
 	error = zkf_file_open(&file, lock, fd, &status, known->path, known->kind);

@@ -23,6 +23,7 @@
 #include "lease.h"
 #include "log.h"
 #include "metrics.h"
+#include "named.h"
 #include "state.h"
 
 /* More than this many are not continued again, but killed if the session expires: they are found by their locks. */
@@ -152,6 +153,31 @@ static bool holds(int32_t pid, const char *fd, uint32_t kind)
 	return found;
 }
 
+static int group_of(int32_t pid)
+{
+	return pid > 0 ? (int)getpgid(pid) : -1;
+}
+
+/* `zkflock lock` has a process group of its own: what the command has started is in it, with the descriptor or not. */
+static void act_on_group(struct zkf_lock *lock, int32_t holder, enum event event)
+{
+	int group = group_of(holder);
+	struct dirent *entry;
+	DIR *directory;
+
+	if (group <= 0 || group == getpgrp())
+		return;
+	directory = opendir("/proc");
+	while (directory && (entry = readdir(directory)) != NULL) {
+		int32_t pid = isdigit((unsigned char)entry->d_name[0]) ? (int32_t)strtol(entry->d_name, NULL, 10) : 0;
+
+		if (pid > 0 && pid != holder && group_of(pid) == group)
+			act(lock, pid, event);
+	}
+	if (directory)
+		closedir(directory);
+}
+
 /* Acts on the locks that a process holds; only: NULL for all. */
 static void process_check(int32_t pid, struct zkf_lock *only, enum event event)
 {
@@ -170,8 +196,11 @@ static void process_check(int32_t pid, struct zkf_lock *only, enum event event)
 		for (uint32_t kind = ZKF_FLOCK; kind <= ZKF_RECORD; kind++) {
 			struct zkf_file *file = zkf_file_find(dev, ino, kind);
 
-			if (file && (!only || file->lock == only) && holds(pid, entry->d_name, kind))
-				act(file->lock, pid, event);
+			if (!file || (only && file->lock != only) || !holds(pid, entry->d_name, kind))
+				continue;
+			if (zkf_named_znode(file->path))
+				act_on_group(file->lock, pid, event);
+			act(file->lock, pid, event);
 		}
 	}
 	if (directory)

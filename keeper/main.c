@@ -32,6 +32,7 @@
 #include "loop.h"
 #include "loss.h"
 #include "metrics.h"
+#include "named.h"
 #include "publish.h"
 #include "rules.h"
 #include "server.h"
@@ -434,6 +435,7 @@ int main(int argc, char **argv)
 	srandom((unsigned)getpid() ^ (unsigned)zkf_now_ns()); /* pauses that no two keepers share; after the fork pids differ */
 	raise_file_limit();
 	zkf_state_init(directory);
+	zkf_named_init(directory);
 	code = guard(directory, lock);
 	if (code >= 0)
 		return code;

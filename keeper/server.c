@@ -26,6 +26,7 @@
 #include "lock.h"
 #include "log.h"
 #include "loop.h"
+#include "named.h"
 #include "publish.h"
 #include "rules.h"
 #include "session.h"
@@ -227,8 +228,10 @@ static int path_of(int fd, const struct stat *status, char path[PATH_MAX + 1])
 static struct zkf_lock *lock_for(const struct zkf_rule *rule, uint32_t kind, const char *path, int path_bytes)
 {
 	char encoded[ZKF_NAME_BYTES_MAX + 1];
+	const char *named = zkf_named_znode(path);
 	struct zkf_lock *lock;
-	int bytes = zkf_rule_znode(rule, path, (size_t)path_bytes, encoded);
+	int bytes = named ? snprintf(encoded, sizeof(encoded), "%s", named)
+	                  : zkf_rule_znode(rule, path, (size_t)path_bytes, encoded);
 
 	if (bytes < 0) {
 		errno = -bytes;
@@ -386,7 +389,7 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 		answer(conversation, ZKF_FAILED, ENOLCK, "its path is longer than PATH_MAX, so the kernel does not tell it");
 		return;
 	}
-	rule = bytes > 0 ? zkf_config_match(rules, path, (size_t)bytes) : NULL;
+	rule = bytes <= 0 ? NULL : zkf_named_znode(path) ? zkf_named_rule(rules) : zkf_config_match(rules, path, (size_t)bytes);
 	if (!rule || rule->excluded) {
 		unmapped_request(conversation, request, fd, &status);
 		return;
@@ -602,7 +605,9 @@ static void file_by_new_rules(struct zkf_file *file)
 	char encoded[ZKF_NAME_BYTES_MAX + 1];
 	struct zkf_lock *lock = file->lock;
 
-	if (rule && !rule->excluded && rule->group == (lock->key.kind == ZKF_GROUP) &&
+	if (zkf_named_znode(file->path)) {
+		lock->keep_ns = zkf_named_rule(rules)->keep_ms * ZKF_NS_PER_MS;
+	} else if (rule && !rule->excluded && rule->group == (lock->key.kind == ZKF_GROUP) &&
 	    zkf_rule_znode(rule, file->path, bytes, encoded) > 0 && strcmp(encoded, lock->key.name) == 0) {
 		file->outdated = false;
 		lock->on_loss = rule->on_loss;

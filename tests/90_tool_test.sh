@@ -331,4 +331,65 @@ test_a_go_program_is_known() {
 	assertContains "$out" "fail  program       $T/go is a Go program"
 }
 
+# ---- lock ------------------------------------------------------------------------------------------------------------
+
+test_lock_excludes_hosts_and_files_of_that_name() {
+	local out
+	hold beta n.lock || fail 'beta got no lock'
+	tool alpha lock -n s/n.lock true
+	assertEquals 'a file of that name is locked on beta' 1 $?
+	tool alpha lock -nE 7 s/n.lock true
+	assertEquals 'with -E' 7 $?
+	out=$(tool alpha lock -vw 0.2 s/n.lock true)
+	assertEquals 'with -w' '1 zkflock: lock: timeout while waiting to get lock' "$? $out"
+	end "$holder"
+	assertEquals 'its name' s/n.lock "$(tool alpha lock s/n.lock sh -c 'echo $ZKFLOCK_NAME')"
+	tool alpha lock s/n.lock sh -c 'exit 3'
+	assertEquals 'its exit code' 3 $?
+	tool alpha lock s/n.lock -c 'kill -TERM $$'
+	assertEquals 'its signal' $((128 + 15)) $?
+	gate lock
+	zk_tool alpha lock -s s/n.lock sh -c 'read _ <"$0"' "$T/lock" &
+	assertTrue 'held, shared' "wait_until 5 rows_are alpha n.lock MODE,STATE,TYPE 'READ held FLOCK'"
+	assertEquals 'beta is kept out' busy "$(try beta n.lock)"
+	assertEquals 'but may share' granted "$(try beta n.lock -m sh)"
+	tool beta lock -sn s/n.lock true
+	assertEquals 'by name too' 0 $?
+	open_gate lock
+	wait $!
+	assertEquals 0 $?
+	assertEquals 'free' granted "$(try beta n.lock)"
+}
+
+test_lock_refuses_what_it_does_not_understand() {
+	local out
+	out=$(tool alpha lock s/x.lock)
+	assertEquals '64 zkflock: lock: no COMMAND; see zkflock lock --help' "$? $out"
+	out=$(tool alpha lock)
+	assertEquals '64 zkflock: lock: no NAME; see zkflock lock --help' "$? $out"
+	out=$(tool alpha lock -w soon x true)
+	assertEquals '64 zkflock: lock: --wait is not a number of seconds; see zkflock lock --help' "$? $out"
+	out=$(tool alpha lock -q x true)
+	assertEquals '64 zkflock: lock: unknown option; see zkflock lock --help' "$? $out"
+	out=$(tool alpha lock x /no/such/command)
+	assertEquals '69 zkflock: lock: failed to execute /no/such/command: No such file or directory' "$? $out"
+	mkdir "$T/alpha/run/names/busy"
+	out=$(tool alpha lock busy true)
+	assertEquals 66 $?
+	assertContains "$out" "/names/busy: Is a directory"
+}
+
+# The command's whole process group, with the descriptor or without, and nobody else's.
+test_a_lost_lock_ends_the_whole_group() {
+	local ticks=$T/ticks
+	: >"$ticks"
+	zk_tool alpha lock -o s/l.lock sh -c 'while :; do echo >>"$0"; sleep 0.1; done & wait' "$ticks" &
+	assertTrue 'it runs' "started '$ticks'"
+	tool beta break --yes s/l.lock >/dev/null
+	assertEquals 0 $?
+	assertTrue 'its children are dead' "frozen '$ticks' 5"
+	wait $!
+	assertEquals 'killed' 137 $?
+}
+
 . shunit2
