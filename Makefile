@@ -209,6 +209,7 @@ install: all ## install below $(DESTDIR)$(PREFIX); an existing $(SYSCONFDIR)/zkf
 	install -D -m 644 $(BUILD)/libzkflock.so $(DESTDIR)$(LIBDIR)/libzkflock.so
 	install -D -m 755 $(BUILD)/zkflockd $(DESTDIR)$(PREFIX)/sbin/zkflockd
 	install -D -m 755 $(BUILD)/zkflock $(DESTDIR)$(PREFIX)/bin/zkflock
+	install -D -m 644 conf/zkflock.bash-completion $(DESTDIR)$(PREFIX)/share/bash-completion/completions/zkflock
 	for page in man/*.[1-8]; do \
 		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit; done
 	install -D -m 644 conf/zkflock.socket $(DESTDIR)$(UNITDIR)/zkflock.socket

@@ -83,7 +83,7 @@ static int break_claim(const struct cli_row *row, const char *reason)
 	fd = cli_keeper_connect();
 	if (fd < 0)
 		return fd;
-	result = cli_keeper_send(fd, &request, sizeof(request), "break");
+	result = cli_keeper_send_bytes(fd, &request, sizeof(request), "break");
 	if (result == 0)
 		result = cli_keeper_rows(fd, "break", nothing, NULL);
 	close(fd);

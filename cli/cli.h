@@ -93,8 +93,8 @@ union cli_packet {
 /* cli_keeper_ask - send a request that needs no descriptor.  0, or a negative errno after it has said why not. */
 int cli_keeper_ask(int fd, enum zkf_op op, const char *verb);
 
-/* cli_keeper_send - as cli_keeper_ask, any request */
-int cli_keeper_send(int fd, const void *request, size_t bytes, const char *verb);
+/* cli_keeper_send_bytes - as cli_keeper_ask, any request */
+int cli_keeper_send_bytes(int fd, const void *request, size_t bytes, const char *verb);
 
 /* cli_keeper_receive - one packet, checked.  Returns its text's length, or a negative errno. */
 int cli_keeper_receive(int fd, union cli_packet *packet);

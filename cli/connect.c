@@ -148,10 +148,10 @@ int cli_keeper_ask(int fd, enum zkf_op op, const char *verb)
 {
 	const struct zkf_request request = {.magic = ZKF_WIRE_MAGIC, .op = (uint8_t)op};
 
-	return cli_keeper_send(fd, &request, sizeof(request), verb);
+	return cli_keeper_send_bytes(fd, &request, sizeof(request), verb);
 }
 
-int cli_keeper_send(int fd, const void *request, size_t bytes, const char *verb)
+int cli_keeper_send_bytes(int fd, const void *request, size_t bytes, const char *verb)
 {
 	const struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
 

@@ -19,16 +19,18 @@ static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &
 
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
 
-static const char usage[] = "usage: zkflock run COMMAND [ARGUMENT...]\n"
-			    "       zkflock check PATH... | --all\n"
-			    "       zkflock list\n"
-			    "       zkflock reload\n"
+static const char usage[] = "usage: zkflock VERB [ARGUMENT...]\n"
 			    "       zkflock [VERB] --help | --version\n"
 			    "\n"
 			    "Advisory file locks (flock, fcntl, lockf) that hold across a cluster.\n"
 			    "  run     run a command with its file locks made cluster locks\n"
+			    "  lock    run a command under a cluster lock that has a name and no file, as flock(1)\n"
 			    "  check   show which rule, and which lock name, a path has\n"
-			    "  list    show the cluster locks that this host's keeper knows of\n"
+			    "  list    show the locks of the cluster, who holds them and who waits\n"
+			    "  who     the same for one path or lock\n"
+			    "  break   take a lock away from who holds it\n"
+			    "  status  show how this host's keeper is, and what it has done\n"
+			    "  doctor  check everything, and say what is to be done\n"
 			    "  reload  make this host's keeper read the configuration again\n"
 			    "\n"
 			    "`zkflock VERB --help` says more; so does zkflock(1).\n";
@@ -109,6 +111,9 @@ int main(int argc, char **argv)
 	for (i = 0; i < VERB_COUNT; i++)
 		if (strcmp(argv[1], verbs[i]->name) == 0)
 			return run_verb(verbs[i], argc - 1, argv + 1);
-	cli_warn("unknown verb %s; allowed are run, check, list and reload", argv[1]);
+	fprintf(stderr, "zkflock: unknown verb %s; allowed are", argv[1]);
+	for (i = 0; i < VERB_COUNT; i++)
+		fprintf(stderr, "%s %s", i > 0 ? "," : "", verbs[i]->name);
+	fputc('\n', stderr);
 	return EXIT_USAGE;
 }

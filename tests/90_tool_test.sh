@@ -233,12 +233,13 @@ for f in files: fcntl.flock(f, fcntl.LOCK_EX)
 print("locked", flush=True)
 time.sleep(60)'
 	wait_until 20 contains "$spawned_out" locked
-	assertEquals 80 "$("$PYTHON" - "$T/alpha/run/socket" <<-'END'
+	assertEquals 80 "$("$PYTHON" - "$T/alpha/run/socket" \
+		"$(sed -n 's/^#define ZKF_WIRE_MAGIC \(0x[0-9a-f]*\)u.*/\1/p' "$TESTS/../keeper/wire.h")" <<-'END'
 		import socket, struct, sys, time
 		s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 		s.settimeout(20)
 		s.connect(sys.argv[1])
-		s.send(struct.pack('=IBBBBiiqqQQ', 0x5a4b4632, 4, 0, 0, 0, 0, -1, 0, 0, 0, 0))
+		s.send(struct.pack('=IBBBBiiqqQQ', int(sys.argv[2], 16), 4, 0, 0, 0, 0, -1, 0, 0, 0, 0))
 		time.sleep(1.5)
 		rows = 0
 		while True:
