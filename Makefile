@@ -220,6 +220,7 @@ install: all ## install below $(DESTDIR)$(PREFIX); an existing $(SYSCONFDIR)/zkf
 		install -D -m 644 conf/zkflock.conf $(DESTDIR)$(SYSCONFDIR)/zkflock.conf
 
 uninstall: ## remove what install put there; a configuration that was changed stays
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/zkflock
 	for page in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/}; done
 	rm -f $(DESTDIR)$(LIBDIR)/libzkflock.so $(DESTDIR)$(PREFIX)/sbin/zkflockd $(DESTDIR)$(PREFIX)/bin/zkflock \
 		$(DESTDIR)$(UNITDIR)/zkflock.socket $(DESTDIR)$(UNITDIR)/zkflock.service \
