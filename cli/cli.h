@@ -27,6 +27,9 @@ enum {
 	EXIT_RELOAD_NO_KEEPER = 3,
 	EXIT_FAILED = 1,
 	EXIT_NO_KEEPER = 3,
+	EXIT_TOKEN_NONE = 1,
+	EXIT_TOKEN_FAILED = 2,
+	EXIT_TOKEN_NO_KEEPER = 3,
 	EXIT_USAGE = 64,
 	EXIT_RUN_TROUBLE = 125,
 	EXIT_RUN_NOT_EXECUTABLE = 126,
@@ -46,7 +49,7 @@ struct cli_verb {
 #define CLI_OWN_OPTIONS "-"
 
 extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload, cli_verb_status, cli_verb_who, cli_verb_break,
-	cli_verb_doctor, cli_verb_lock;
+	cli_verb_doctor, cli_verb_lock, cli_verb_token;
 
 /* cli_warn - one line on standard error, "zkflock: " before it */
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -95,6 +98,8 @@ int cli_keeper_ask(int fd, enum zkf_op op, const char *verb);
 
 /* cli_keeper_send_bytes - as cli_keeper_ask, any request */
 int cli_keeper_send_bytes(int fd, const void *request, size_t bytes, const char *verb);
+/* cli_keeper_send - a request about an open file (-1: none).  0, or a negative errno after it has said why not. */
+int cli_keeper_send(int fd, const struct zkf_request *request, int about, const char *verb);
 
 /* cli_keeper_receive - one packet, checked.  Returns its text's length, or a negative errno. */
 int cli_keeper_receive(int fd, union cli_packet *packet);

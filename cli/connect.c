@@ -144,11 +144,38 @@ int cli_keeper_receive(int fd, union cli_packet *packet)
 	return (int)packet->reply.text_bytes;
 }
 
+int cli_keeper_send(int fd, const struct zkf_request *request, int about, const char *verb)
+{
+	const struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec part = {.iov_base = (void *)(uintptr_t)request, .iov_len = sizeof(*request)};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
+	if (about >= 0) {
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &about, sizeof(int));
+	}
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ||
+	    sendmsg(fd, &message, MSG_NOSIGNAL) < 0) {
+		cli_warn("%s: asking the keeper: %s", verb, strerror(errno));
+		return -EIO;
+	}
+	return 0;
+}
+
 int cli_keeper_ask(int fd, enum zkf_op op, const char *verb)
 {
 	const struct zkf_request request = {.magic = ZKF_WIRE_MAGIC, .op = (uint8_t)op};
 
-	return cli_keeper_send_bytes(fd, &request, sizeof(request), verb);
+	return cli_keeper_send(fd, &request, -1, verb);
 }
 
 int cli_keeper_send_bytes(int fd, const void *request, size_t bytes, const char *verb)

@@ -61,6 +61,7 @@ struct options {
 	int conflict;
 	const char *name;
 	char **argv;
+	uint64_t token;
 };
 
 static volatile sig_atomic_t time_is_over;
@@ -285,6 +286,22 @@ static int lock_get(const struct options *options, int *code)
 	return -1;
 }
 
+/* token_get - for ZKFLOCK_TOKEN; 0 if none can be had */
+static uint64_t token_get(int about)
+{
+	const struct zkf_request request = {.magic = ZKF_WIRE_MAGIC, .op = ZKF_OP_TOKEN, .kind = ZKF_FLOCK};
+	static union cli_packet packet;
+	uint64_t token = 0;
+	int fd = cli_keeper_connect();
+
+	if (fd >= 0 && cli_keeper_send(fd, &request, about, "lock") == 0 && cli_keeper_receive(fd, &packet) >= 0 &&
+	    packet.reply.answer == ZKF_TOKEN)
+		token = packet.reply.state;
+	if (fd >= 0)
+		close(fd);
+	return token;
+}
+
 static void forward(int number)
 {
 	if (child > 0)
@@ -321,7 +338,7 @@ static void become(const struct options *options, int fd)
 	const char *shell = getenv("SHELL");
 	char *by_shell[] = {(char *)(uintptr_t)(shell && shell[0] ? shell : "/bin/sh"), (char *)(uintptr_t)"-c",
 	                    (char *)(uintptr_t)options->command, NULL};
-	char **argv = options->command ? by_shell : options->argv;
+	char **argv = options->command ? by_shell : options->argv, token[24];
 
 	signal(SIGTTOU, SIG_DFL);
 	if (options->close)
@@ -329,6 +346,11 @@ static void become(const struct options *options, int fd)
 	else
 		fcntl(fd, F_SETFD, 0);
 	setenv("ZKFLOCK_NAME", options->name, 1);
+	snprintf(token, sizeof(token), "%llu", (unsigned long long)options->token);
+	if (options->token)
+		setenv("ZKFLOCK_TOKEN", token, 1);
+	else
+		unsetenv("ZKFLOCK_TOKEN"); /* of a lock around this one */
 	execvp(argv[0], argv);
 	cli_warn("lock: failed to execute %s: %s", argv[0], strerror(errno));
 	_exit(errno == ENOMEM ? EX_OSERR : EX_UNAVAILABLE);
@@ -379,6 +401,7 @@ static int lock_main(int argc, char **argv)
 	if (fd < 0)
 		return code;
 	clock_gettime(CLOCK_MONOTONIC, &end);
+	options.token = token_get(fd);
 	if (options.verbose) {
 		cli_warn("lock: getting lock took %.6f seconds",
 		         (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);

@@ -15,7 +15,7 @@
 
 static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &cli_verb_list, &cli_verb_reload,
                                                &cli_verb_status, &cli_verb_who,    &cli_verb_break, &cli_verb_doctor,
-                                               &cli_verb_lock};
+                                               &cli_verb_lock,   &cli_verb_token};
 
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
 
@@ -29,6 +29,7 @@ static const char usage[] = "usage: zkflock VERB [ARGUMENT...]\n"
 			    "  list    show the locks of the cluster, who holds them and who waits\n"
 			    "  who     the same for one path or lock\n"
 			    "  break   take a lock away from who holds it\n"
+			    "  token   print a number that only grows from holder to holder of a lock\n"
 			    "  status  show how this host's keeper is, and what it has done\n"
 			    "  doctor  check everything, and say what is to be done\n"
 			    "  reload  make this host's keeper read the configuration again\n"

@@ -29,7 +29,7 @@
 
 /* The loop's. */
 static size_t path_bytes;
-static uint64_t last_request;
+static uint64_t last_request, writes;
 
 static void create_send(struct zkf_claim *claim);
 static void write_start(struct zkf_claim *claim);
@@ -445,6 +445,8 @@ static void write_done(void *owner, const struct zkf_zk_result *result)
 	claim->write_op = NULL;
 	if (!result->error) {
 		claim->version = result->version;
+		claim->done_write = claim->sent_write;
+		claim->done_zxid = result->mzxid;
 		zkf_lock_touch(claim->lock);
 		write_start(claim); /* what has changed meanwhile */
 		if (claim->state == ZKF_CLAIM_WAITING && !claim->write_op)
@@ -471,12 +473,29 @@ static void write_start(struct zkf_claim *claim)
 		claim->written_answered = claim->answered;
 		claim->force_write = false;
 		claim->write_op = zkf_zk_set(claim->path, text, claim->version, write_done, claim);
+		claim->sent_write = ++writes;
 	}
 	free(text);
 	if (!claim->write_op) {
 		claim->force_write = true;
 		wait_and_retry(claim);
 	}
+}
+
+uint64_t zkf_claim_writes(void)
+{
+	return writes;
+}
+
+int64_t zkf_claim_written_since(struct zkf_claim *claim, uint64_t before)
+{
+	if (claim->done_write > before)
+		return claim->done_zxid;
+	if (!claim->write_op || claim->sent_write <= before) {
+		claim->force_write = true;
+		write_start(claim);
+	}
+	return -1;
 }
 
 void zkf_claim_write(struct zkf_claim *claim)

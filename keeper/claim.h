@@ -79,6 +79,8 @@ struct zkf_claim {
 	char people_state[12];
 	char *held; /* zkf_claim_data.held */
 	bool force_write;
+	uint64_t sent_write, done_write; /* zkf_claim_writes() of the last one sent, and of the last one acknowledged */
+	int64_t done_zxid;               /* of the latter */
 	struct zkf_zk_op *write_op;
 
 	/* The look under way. */
@@ -144,6 +146,18 @@ void zkf_claim_answer(struct zkf_claim *claim, int64_t sequence, char *held);
 
 /* zkf_claim_tell - for people: held, kept, waiting, and the pid if it is known */
 void zkf_claim_tell(struct zkf_claim *claim, const char *state, int32_t pid);
+
+/* zkf_claim_writes - how many writes to claims have been sent by this keeper */
+uint64_t zkf_claim_writes(void);
+
+/*
+ * zkf_claim_written_since - the zxid of an acknowledged write to a granted claim that was sent after `writes`
+ *
+ * writes  what zkf_claim_writes returned earlier
+ *
+ * Returns -1 while there is none; it is then sent, and the lock is touched when it is done.
+ */
+int64_t zkf_claim_written_since(struct zkf_claim *claim, uint64_t writes);
 
 /* zkf_claim_delete - leave the queue; the claim frees itself when the server has said so */
 void zkf_claim_delete(struct zkf_claim *claim);

@@ -34,6 +34,7 @@
 #include "publish.h"
 #include "recall.h"
 #include "session.h"
+#include "token.h"
 #include "waiting.h"
 
 /* The loop's. */
@@ -651,10 +652,12 @@ static void step(struct zkf_lock *lock)
 		else
 			demand_without_session(demand);
 	}
-	if (usable)
+	if (usable) {
 		claims_tidy(lock);
+		zkf_token_step(lock);
+	}
 	zkf_recall_publish(lock);
-	if (!lock->claims && !lock->demands && !lock->dirty && !zkf_session_adopting())
+	if (!lock->claims && !lock->demands && !lock->token_asks && !lock->dirty && !zkf_session_adopting())
 		lock_free(lock);
 }
 

@@ -32,6 +32,7 @@
 struct zkf_claim;
 struct zkf_file;
 struct zkf_demand;
+struct zkf_token_ask;
 
 /* Another host's claim, from its name in the queue's list. */
 struct zkf_follower {
@@ -80,6 +81,8 @@ struct zkf_lock {
 
 	bool dirty;                 /* in the list of locks to be stepped */
 	struct zkf_lock *next_dirty;
+
+	struct zkf_token_ask *token_asks; /* of token.c */
 };
 
 enum zkf_demand_state {

@@ -31,6 +31,7 @@
 #include "rules.h"
 #include "session.h"
 #include "status.h"
+#include "token.h"
 
 #define BACKLOG 4096
 /* A connection that says nothing for this long is hung up on. */
@@ -55,6 +56,7 @@ struct zkf_conversation {
 	struct zkf_listing *listing;
 	struct zkf_breaking *breaking;
 	struct packet *unsent_first, **unsent_last; /* in order */
+	struct zkf_token_ask token_ask;
 };
 
 /* The loop's. */
@@ -95,6 +97,7 @@ static void conversation_end(struct zkf_conversation *conversation)
 		conversation->unsent_first = packet->next;
 		free(packet);
 	}
+	zkf_token_withdraw(&conversation->token_ask);
 	zkf_loop_remove(&conversation->source);
 	close(conversation->source.fd);
 	free(conversation);
@@ -407,6 +410,51 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 	demand_start(conversation, request, fd, rule, lock, file);
 }
 
+static void token_answered(struct zkf_token_ask *ask, const struct zkf_reply *reply)
+{
+	zkf_server_send(
+		(struct zkf_conversation *)((char *)ask - offsetof(struct zkf_conversation, token_ask)), reply, NULL);
+}
+
+/* Of a file that is known the lock is the one that it was locked under, whatever the rules say now. */
+static struct zkf_lock *lock_of(const struct zkf_request *request, int fd, const struct stat *status)
+{
+	const struct zkf_file *file = zkf_file_find(status->st_dev, status->st_ino, request->kind);
+	const struct zkf_rule *rule;
+	char path[PATH_MAX + 1];
+	int bytes;
+
+	if (file)
+		return file->lock;
+	bytes = path_of(fd, status, path);
+	rule = bytes > 0 ? zkf_config_match(rules, path, (size_t)bytes) : NULL;
+	if (!rule || rule->excluded) {
+		errno = 0;
+		return NULL;
+	}
+	return lock_for(rule, rule->group ? ZKF_GROUP : request->kind, path, bytes);
+}
+
+static void token_request(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
+{
+	struct zkf_lock *lock;
+	struct stat status;
+
+	if (fstat(fd, &status) || (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
+	    (fcntl(fd, F_GETFL) & O_PATH)) {
+		answer(conversation, ZKF_FAILED, EBADF, "not a descriptor of a file or directory");
+		return;
+	}
+	lock = lock_of(request, fd, &status);
+	if (!lock) {
+		answer(conversation, errno ? ZKF_FAILED : ZKF_UNMAPPED, errno, errno ? "no lock name can be made" : NULL);
+		return;
+	}
+	conversation->token_ask.answer = token_answered;
+	zkf_token_ask(&conversation->token_ask, lock,
+	              zkf_rules_current()->connect_timeout_ms * ZKF_NS_PER_MS);
+}
+
 static void reload_row(void *context, const char *line)
 {
 	struct zkf_reply reply = {.magic = ZKF_WIRE_MAGIC, .answer = ZKF_ROW};
@@ -477,6 +525,11 @@ static bool request_handle(struct zkf_conversation *conversation, const union pa
 		if (fd < 0)
 			return false;
 		lock_request(conversation, request, fd);
+		return true;
+	case ZKF_OP_TOKEN:
+		if (fd < 0)
+			return false;
+		token_request(conversation, request, fd);
 		return true;
 	case ZKF_OP_LIST:
 		conversation->listing = zkf_listing_start(conversation, conversation->peer.uid);

@@ -42,6 +42,7 @@ enum zkf_op {
 	ZKF_OP_GETLK = 3,  /* with one descriptor: who is in the way?  One reply: FREE, HELD, UNMAPPED, LOCAL, FAILED */
 	ZKF_OP_LIST = 4,   /* no descriptor: ROW..., then END or FAILED */
 	ZKF_OP_RELOAD = 5, /* no descriptor: ROW (a line for people)..., then END or FAILED: the old rules stay */
+	ZKF_OP_TOKEN = 6,  /* with one descriptor: a fencing token of its lock of this kind: TOKEN, FREE, UNMAPPED, FAILED */
 	ZKF_OP_BREAK = 11,  /* zkf_break_request, no descriptor: END or FAILED */
 	ZKF_OP_STATUS = 10, /* no descriptor: ROW ("key<TAB>value")..., then END */
 };
@@ -88,11 +89,12 @@ enum zkf_answer {
 	ZKF_UNMAPPED = 3, /* not a cluster lock by the keeper's rules: the kernel's lock alone */
 	ZKF_LOCAL = 4,    /* ZooKeeper is out of reach and the rule says unavailable=local: the kernel's lock alone */
 	ZKF_FAILED = 5,   /* fail with `error`; `text` says why, for the log */
-	ZKF_FREE = 6,     /* GETLK: nobody of another host is in the way */
+	ZKF_FREE = 6,     /* GETLK: nobody of another host is in the way.  TOKEN: this host has nothing of the lock */
 	ZKF_HELD = 7,     /* GETLK: mode, start, end, pid (negative: of another host) of one lock in the way */
 	ZKF_ROW = 8,      /* LIST, STATUS, RELOAD: `text` is one row, see below */
 	ZKF_END = 9,      /* LIST: no more rows */
 	ZKF_WAITING = 10, /* LOCK with FLAG_TELL, not the reply yet: `text` says for whom it waits */
+	ZKF_TOKEN = 11,   /* TOKEN: `state` is the number */
 };
 
 #define ZKF_TEXT_BYTES 240
@@ -107,7 +109,7 @@ struct zkf_reply {
 	int32_t pid;                  /* HELD */
 	int64_t start, end;           /* HELD */
 	uint64_t page_id;             /* COVERED: which page `slot` means; zkf_page_header.page_id */
-	uint64_t state;               /* COVERED: the slot's state word at the grant */
+	uint64_t state;               /* COVERED: the slot's state word at the grant; TOKEN: the token */
 	uint32_t slot;                /* COVERED: index of the file's slot */
 	uint32_t text_bytes;          /* bytes of `text` in use, without a NUL */
 	char text[ZKF_TEXT_BYTES];    /* FAILED, WAITING: one line for people, no newline */

@@ -632,6 +632,7 @@ static void op_report(struct zkf_zk_op *op)
 		.data_bytes = op->value_bytes,
 		.version = op->stat.version,
 		.czxid = op->stat.czxid,
+		.mzxid = op->stat.mzxid,
 		.owner = op->stat.ephemeralOwner,
 		.ctime_ms = op->stat.ctime,
 		.count = op->child_count,

@@ -29,6 +29,7 @@ struct zkf_zk_result {
 	int data_bytes;
 	int32_t version;       /* get, set */
 	int64_t czxid;         /* get */
+	int64_t mzxid;         /* get, set */
 	int64_t owner;         /* get: session of an ephemeral node, else 0 */
 	int64_t ctime_ms;      /* get: the server's clock, ms since 1970 */
 	int count;             /* children */

@@ -143,7 +143,7 @@ static int log_no_keeper(const struct zkf_conversation *conversation, int error)
 			zkf_log_string(&line, "; no connection to the keeper can be made");
 		zkf_log_end(&line);
 	}
-	return error == -ENOENT ? -ENOLCK : -ENOTCONN;
+	return error == -ENOENT ? -ENOENT : -ENOTCONN;
 }
 
 int zkf_conversation_open(struct zkf_conversation *conversation, const struct zkf_settings *settings,

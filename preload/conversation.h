@@ -44,8 +44,9 @@ int zkf_patience_pause(const struct zkf_patience *patience, int64_t ns);
  * zkf_conversation_open - connect to the keeper, starting one if there is none
  *
  * Returns 0, -EINTR, or -ETIMEDOUT (it exists, but does not accept in time); or, with the reason in the log, -ENOLCK
- * (there is none and none can be started) or -ENOTCONN (there may be one, but no way to it: no descriptor left, a
- * directory that is not to be trusted).  Only the former is what a rule's unavailable=local speaks of.
+ * (there is none and none can be started), -ENOENT (somebody has started one or will, and yet none listens within
+ * connect_timeout: a guard that is stopped, say) or -ENOTCONN (there may be one, but no way to it: no descriptor left, a
+ * directory that is not to be trusted).  Only the former two are what a rule's `unavailable` speaks of.
  */
 int zkf_conversation_open(struct zkf_conversation *conversation, const struct zkf_settings *settings,
                           const struct zkf_patience *patience);

@@ -16,12 +16,14 @@
  *                                BUSY                                       -> DONE -EWOULDBLOCK
  *                                UNMAPPED, LOCAL                            -> kernel lock, DONE
  *                                FAILED, no keeper                          -> DONE with the error
+ *                                none listens, blocking, unavailable=wait   -> ASK
  *                                keeper dies                                -> ASK
  *     CONFIRM  kernel lock held  COVERED, cover good                        -> DONE 0
  *                                COVERED, cover gone again; keeper dies     -> CONFIRM
  *                                BUSY, no answer in time                    -> undo, ASK
  *                                UNMAPPED, LOCAL                            -> DONE 0
  *                                FAILED, no keeper                          -> undo, DONE with the error
+ *                                none listens, blocking, unavailable=wait   -> undo, ASK
  *                                signal                                     -> undo, DONE -EINTR
  *
  * In CONFIRM the kernel's lock is kept, because the owner may have held it before this call: who asks again for what
@@ -191,6 +193,22 @@ static bool alone_allowed(const struct zkf_lock *lock)
 	return true;
 }
 
+/* None listens although one should: to wait for it is to wait for ZooKeeper, for all that the program can tell. */
+static bool keeper_is_awaited(const struct zkf_lock *lock, int error)
+{
+	const struct zkf_rule *rule;
+
+	if (error != -ENOENT || lock->patience.deadline_ns)
+		return false;
+	rule = zkf_settings_rule(lock->settings, lock->fd);
+	return !rule || rule->unavailable == ZKF_UNAVAILABLE_WAIT;
+}
+
+static bool no_keeper(int error)
+{
+	return error == -ENOLCK || error == -ENOENT;
+}
+
 /* COVERED: into the kernel while the conversation pins the cover. */
 static enum zkf_step take_covered(struct zkf_lock *lock, const struct zkf_conversation *conversation,
                                   const struct zkf_reply *reply, int *result)
@@ -267,7 +285,7 @@ static int trouble(const struct zkf_lock *lock, int error)
 		return error; /* EBADF: another thread has closed the program's descriptor */
 	if (error == -ETIMEDOUT)
 		return log_trouble(lock, ZKF_LOG_ERROR, "the keeper does not answer in time", error);
-	if (error == -ENOLCK || error == -ENOTCONN)
+	if (no_keeper(error) || error == -ENOTCONN)
 		return -ENOLCK; /* logged */
 	return log_trouble(lock, ZKF_LOG_ERROR, "the conversation with the keeper failed", error);
 }
@@ -281,9 +299,9 @@ static enum zkf_step ask(struct zkf_lock *lock, int *result)
 
 	if (!error)
 		step = take(lock, &conversation, &reply, result);
-	else if (error == -ECONNRESET)
+	else if (error == -ECONNRESET || keeper_is_awaited(lock, error))
 		step = ZKF_STEP_ASK;
-	else if (error == -ENOLCK && alone_allowed(lock))
+	else if (no_keeper(error) && alone_allowed(lock))
 		*result = kernel_lock(lock, -1);
 	else
 		*result = trouble(lock, error);
@@ -351,9 +369,9 @@ static enum zkf_step confirm_once(struct zkf_lock *lock, struct zkf_patience *pa
 		step = ZKF_STEP_CONFIRM;
 	} else if (error == -EINTR) {
 		step = signal_came(lock, patience, result);
-	} else if (error == -ETIMEDOUT && !lock->patience.deadline_ns) {
+	} else if ((error == -ETIMEDOUT && !lock->patience.deadline_ns) || keeper_is_awaited(lock, error)) {
 		step = give_up_confirming(lock, ZKF_STEP_ASK, result);
-	} else if (error == -ENOLCK && alone_allowed(lock)) {
+	} else if (no_keeper(error) && alone_allowed(lock)) {
 		*result = 0;
 	} else {
 		*result = trouble(lock, error);
@@ -418,7 +436,7 @@ int zkf_cover_query(struct zkf_lock *lock, struct zkf_reply *reply)
 		if (result == -ECONNRESET && zkf_patience_pause(&lock->patience, 10 * NS_PER_MS))
 			result = -ETIMEDOUT;
 	} while (result == -ECONNRESET);
-	if (result == -ENOLCK && alone_allowed(lock)) {
+	if (no_keeper(result) && alone_allowed(lock)) {
 		reply->answer = ZKF_LOCAL;
 		return 0;
 	}

@@ -15,10 +15,10 @@ oneTimeSetUp() {
 		echo "nothing to test: no libzkflock.so or probes/calls in $BUILD; run make all probes"
 		return 1
 	fi
-	mkdir -p "$T/mapped/local" "$T/other" "$T/lib"
+	mkdir -p "$T/mapped/local" "$T/mapped/fail" "$T/other" "$T/lib"
 	cp "$LIBRARY" "$T/lib/"
 	printf '%s\n' 'connect_timeout 500ms' "map $T/mapped m/%r" "map $T/mapped/local l/%r unavailable=local" \
-		>"$T/zkflock.conf"
+		"map $T/mapped/fail f/%r unavailable=fail" >"$T/zkflock.conf"
 }
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------
@@ -268,6 +268,24 @@ test_a_keeper_that_cannot_be_started() {
 	assertEquals ENOLCK "$(preloaded "$PROBES/lock" "$T/mapped/file" 2>"$T/err")"
 	assertEquals 1 "$(grep -c '^zkflock: error keeper start=.*/zkflockd .*error=ENOENT' "$T/err")"
 }
+
+# Somebody says that a keeper is there, or on its way, and none listens (a guard that is stopped): who waits for a lock waits
+# for that, too, and who does not want to wait for servers does not.
+test_a_keeper_that_is_awaited() {
+	local lines="^zkflock: error keeper directory=$T/run error=ENOENT"
+	keeper_is 'echo >&3'
+	preloaded "$PROBES/lock" -w "$T/mapped/file" >"$T/out" 2>"$T/err" &
+	wait_until 10 more_than_one "$lines"
+	assertEquals 'it asks again' 0 $?
+	keeper_is 'exit 1'
+	wait $!
+	assertEquals ENOLCK "$(cat "$T/out")"
+	keeper_is 'echo >&3'
+	assertEquals ENOLCK "$(preloaded "$PROBES/lock" -w "$T/mapped/fail/file" 2>"$T/err")"
+	assertEquals granted "$(preloaded "$PROBES/lock" -w "$T/mapped/local/file" 2>"$T/err")"
+	keeper_is
+}
+more_than_one() { [ "$(grep -c "$1" "$T/err")" -gt 1 ]; }
 
 # cases A09, C15: connect_timeout and a second
 test_a_keeper_that_does_not_answer_is_not_waited_for() {

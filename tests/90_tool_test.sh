@@ -344,6 +344,8 @@ test_lock_excludes_hosts_and_files_of_that_name() {
 	assertEquals 'with -w' '1 zkflock: lock: timeout while waiting to get lock' "$? $out"
 	end "$holder"
 	assertEquals 'its name' s/n.lock "$(tool alpha lock s/n.lock sh -c 'echo $ZKFLOCK_NAME')"
+	out=$(tool alpha lock s/n.lock sh -c 'echo $ZKFLOCK_TOKEN')
+	assertTrue "a token that grows: $out" "[ '$out' -gt 0 ] && [ $(tool beta lock s/n.lock sh -c 'echo $ZKFLOCK_TOKEN') -gt '$out' ]"
 	tool alpha lock s/n.lock sh -c 'exit 3'
 	assertEquals 'its exit code' 3 $?
 	tool alpha lock s/n.lock -c 'kill -TERM $$'

@@ -19,6 +19,17 @@ election_port() { echo $((PORTS + 30 + $1)); }
 quorum_link() { echo $((PORTS + 40 + 4 * $1 + $2)); }
 election_link() { echo $((PORTS + 60 + 4 * $1 + $2)); }
 
+# Hosts in LINKED_HOSTS have links of their own, NAME1 to NAME3, for host_ensemble NAME.
+LINKED_HOSTS=()
+# host_link NAME I - where the host finds server I
+host_link() {
+	local index
+	for index in "${!LINKED_HOSTS[@]}"; do
+		[ "${LINKED_HOSTS[index]}" != "$1" ] || echo $((PORTS + 80 + 4 * index + $2))
+	done
+}
+host_ensemble() { echo "127.0.0.1:$(host_link "$1" 1),127.0.0.1:$(host_link "$1" 2),127.0.0.1:$(host_link "$1" 3)"; }
+
 # proxy_start LINK... - see tests/probes/proxy.c
 proxy_start() {
 	mkfifo "$T/proxy.in" "$T/proxy.out" 2>/dev/null
@@ -115,6 +126,9 @@ ensemble_start() {
 	for try in 1 2 3; do
 		PORTS=$((RANDOM % 9000 + 21000))
 		links=()
+		for i in "${LINKED_HOSTS[@]}"; do
+			for j in 1 2 3; do links+=("$i$j=zk:$(host_link "$i" $j):$(client_port $j)"); done
+		done
 		for i in 1 2 3; do
 			links+=("c$i=zk:$(link_port $i):$(client_port $i)")
 			for j in 1 2 3; do

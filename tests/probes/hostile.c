@@ -218,7 +218,7 @@ static void be_odd_in_fields(void)
 
 static void be_out_of_order(void)
 {
-	static const uint8_t ops[] = {ZKF_OP_LOCK, ZKF_OP_UNLOCK, ZKF_OP_GETLK, ZKF_OP_LIST, 77};
+	static const uint8_t ops[] = {ZKF_OP_LOCK, ZKF_OP_UNLOCK, ZKF_OP_GETLK, ZKF_OP_LIST, ZKF_OP_TOKEN, 77};
 	const size_t count = sizeof(ops);
 	struct zkf_request request;
 	int connection;
@@ -234,7 +234,8 @@ static void be_out_of_order(void)
 			request.dev = (uint64_t)random();
 			request.ino = (uint64_t)random();
 			send_with(connection, &request, sizeof(request), &file_fd,
-			          request.op == ZKF_OP_LOCK || request.op == ZKF_OP_GETLK, MSG_DONTWAIT);
+			          request.op == ZKF_OP_LOCK || request.op == ZKF_OP_GETLK || request.op == ZKF_OP_TOKEN,
+			          MSG_DONTWAIT);
 			if (order % 2)
 				receive(connection, 5);
 		}
@@ -260,7 +261,7 @@ static void try_descriptors(const char *what, const int *fds, size_t count)
 	struct zkf_request request = good_request();
 	int connection, answer;
 
-	for (int op = ZKF_OP_LOCK; op <= ZKF_OP_RELOAD; op++) {
+	for (int op = ZKF_OP_LOCK; op <= ZKF_OP_TOKEN; op++) {
 		request.op = (uint8_t)op;
 		connection = dial();
 		send_with(connection, &request, sizeof(request), fds, count, 0);
