@@ -48,14 +48,15 @@ BASE_LDFLAGS := -Wl,-z,defs,-z,relro,-z,now
 # Every program maps the library: few and small segments.  The grammar runs once in a program.
 SMALL := -Os
 LIBRARY_SOURCES := $(wildcard preload/*.c) $(filter-out mapping/name.c,$(wildcard mapping/*.c))
-KEEPER_SOURCES := $(wildcard keeper/*.c mapping/*.c)
+SANITIZE_SOURCES := $(if $(SANITIZE),tests/sanitize/options.c)
+KEEPER_SOURCES := $(wildcard keeper/*.c mapping/*.c) $(SANITIZE_SOURCES)
 # The tool locks by the library's own code (zkflock lock), without its public symbols.
 CLI_SOURCES := $(wildcard cli/*.c mapping/*.c) $(addprefix preload/,conversation.c cover.c holdings.c log.c page.c range.c \
-	real.c runtime.c settings.c start.c)
+	real.c runtime.c settings.c start.c) $(SANITIZE_SOURCES)
 PROBE_SOURCES := $(filter-out tests/probes/lib%,$(wildcard tests/probes/*.c))
 PROBE_LIBRARY_SOURCES := $(wildcard tests/probes/lib*.c)
-C_SOURCES := $(wildcard preload/*.c mapping/*.c keeper/*.c cli/*.c tests/probes/*.c bench/*.c)
-C_HEADERS := $(wildcard preload/*.h mapping/*.h keeper/*.h cli/*.h tests/probes/*.h bench/*.h)
+C_SOURCES := $(wildcard preload/*.c mapping/*.c keeper/*.c cli/*.c tests/probes/*.c tests/inject/*.c tests/fuzz/*.c tests/sanitize/*.c bench/*.c)
+C_HEADERS := $(wildcard preload/*.h mapping/*.h keeper/*.h cli/*.h tests/probes/*.h tests/fuzz/*.h bench/*.h)
 
 library_objects := $(LIBRARY_SOURCES:%.c=$(BUILD)/pic/%.o)
 keeper_objects := $(KEEPER_SOURCES:%.c=$(BUILD)/obj/%.o)
@@ -63,6 +64,11 @@ cli_objects := $(CLI_SOURCES:%.c=$(BUILD)/obj/%.o)
 # actor64 is actor once more, built as half of Debian is: with 64-bit names.
 probes := $(PROBE_SOURCES:tests/probes/%.c=$(BUILD)/probes/%) $(BUILD)/probes/actor64 \
 	$(PROBE_LIBRARY_SOURCES:tests/probes/%.c=$(BUILD)/probes/%.so)
+
+# Each target is for libFuzzer (make fuzz), and with replay.c for any compiler.
+FUZZ_TARGETS := config claim server
+fuzz := $(FUZZ_TARGETS:%=$(BUILD)/fuzz/%)
+FUZZ_SANITIZE := fuzzer,address,undefined
 
 # What the build and the tests need, as Debian 12 names it.  zookeeper is the server, for tests and demo; it brings java.
 PACKAGES := gcc libc6-dev libzookeeper-mt-dev uthash-dev libmd-dev shunit2 zookeeper util-linux sqlite3 python3 perl \
@@ -74,11 +80,11 @@ LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
 remake = +$(MAKE) --no-print-directory
 SHELL := /bin/bash
 
-.PHONY: all probes deps deps-lint check check-musl check-32 emulator-32 check-model soak bench demo lint format install install-library uninstall dist deb \
+.PHONY: all probes deps deps-lint check check-musl check-32 emulator-32 check-model soak inject fuzz check-sanitized bench demo lint format install install-library uninstall dist deb \
 	clean help
 all: $(BUILD)/libzkflock.so $(BUILD)/zkflockd $(BUILD)/zkflock ## build the library, the keeper and the tool
 
-probes: $(probes) ## build the tests' small programs
+probes: $(probes) $(fuzz) $(BUILD)/inject/zkflockd $(BUILD)/inject/libzkflock.so ## build the tests' small programs
 
 check: ## install what is missing, build, run all tests; last line: N passed, N failed, N skipped
 	$(remake) deps
@@ -121,6 +127,30 @@ soak: ## for MINUTES=10 each: everything broken at random, random sequences agai
 	BUILD=$(BUILD) tests/torture --seconds $$(($(MINUTES) * 60))
 	BUILD=$(BUILD) SECONDS_OF_STRESS=$$(($(MINUTES) * 60)) bash tests/46_groups_stress_test.sh
 	BUILD=$(BUILD) tests/differential --minutes $(MINUTES)
+
+inject: ## for half an hour and more: every call to ZooKeeper and every allocation of the keeper fails once; STEP=10: a tenth
+	$(remake) deps
+	$(remake) DEVELOPER=1 all probes
+	for sweep in calls allocations starts deaths; do BUILD=$(BUILD) bash tests/52_inject_test.sh -- sweep_$$sweep || exit; done
+
+SANITIZED_TESTS ?= tests/20_one_host_test.sh tests/30_two_hosts_test.sh tests/45_groups_test.sh tests/52_inject_test.sh \
+	tests/55_loss_test.sh tests/60_records_test.sh tests/62_deadlock_test.sh
+check-sanitized: ## system tests with keepers under address, undefined and thread sanitizer; valgrind on the library's path
+	$(call install_missing,valgrind)
+	$(remake) deps
+	$(remake) SANITIZE=address,undefined all probes
+	$(remake) SANITIZE=thread all probes
+	$(remake) all probes
+	BUILD=build-address-undefined tests/sanitize/run $(SANITIZED_TESTS)
+	BUILD=build-thread tests/sanitize/run $(SANITIZED_TESTS)
+	BUILD=$(BUILD) bash tests/95_valgrind_test.sh -- long_every_kind_of_lock long_asked_for_and_refused long_many_in_turn
+
+FUZZ_SECONDS ?= 60
+fuzz: ## libFuzzer on configuration, claims and socket, FUZZ_SECONDS=60 each
+	$(call install_missing,clang libclang-rt-dev)
+	$(remake) deps
+	$(remake) CC=clang SANITIZE=fuzzer-no-link,address,undefined BUILD=build-fuzz $(FUZZ_TARGETS:%=build-fuzz/libfuzzer/%)
+	BUILD=build-fuzz FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run $(FUZZ_TARGETS)
 
 bench: ## what a lock costs: plain kernel and library side by side, and ZooKeeper's part
 	$(remake) deps
@@ -174,6 +204,35 @@ $(BUILD)/places: force
 $(placed:%=$(BUILD)/%.o): $(BUILD)/places
 $(placed:%=$(BUILD)/%.o): BASE_CFLAGS += $(places)
 .PHONY: force
+
+# A keeper whose calls can be made to fail: the same objects, linked once more.
+injected = $(shell tests/inject/table)
+$(BUILD)/inject/zkflockd: $(keeper_objects) $(BUILD)/obj/tests/inject/inject.o
+	@mkdir -p $(@D)
+	$(CC) -pie $(BASE_LDFLAGS) $(PROGRAM_SANITIZE) $(injected:%=-Wl,--wrap=%) -o $@ $^ $(CFLAGS) $(LDFLAGS) \
+		-lzookeeper_mt -lmd -pthread
+
+# Beside it: a program starts the keeper that lies beside the library.
+$(BUILD)/inject/libzkflock.so: $(BUILD)/libzkflock.so
+	@mkdir -p $(@D)
+	cp $< $@
+
+# server.c, loop.c and log.c are in fuzz_server.c itself.
+fuzz_objects = $(filter-out %/keeper/main.o %/server.o %/loop.o %/log.o %/options.o,$(keeper_objects))
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/replay.o $(keeper_objects)
+	@mkdir -p $(@D)
+	$(CC) -pie $(PROGRAM_SANITIZE) -o $@ $< $(BUILD)/obj/tests/fuzz/replay.o \
+		$(if $(filter %/server,$@),$(fuzz_objects),$(filter-out %/keeper/main.o %/options.o,$(keeper_objects))) \
+		$(CFLAGS) $(LDFLAGS) -lzookeeper_mt -lmd -pthread
+
+$(BUILD)/libfuzzer/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(keeper_objects)
+	@mkdir -p $(@D)
+	$(CC) -pie -fsanitize=$(FUZZ_SANITIZE) -o $@ $< \
+		$(if $(filter %/server,$@),$(fuzz_objects),$(filter-out %/keeper/main.o %/options.o,$(keeper_objects))) \
+		$(CFLAGS) $(LDFLAGS) -lzookeeper_mt -lmd -pthread
+
+$(BUILD)/obj/tests/sanitize/options.o: PROGRAM_CFLAGS += -DZKF_REPORTS='"$(abspath $(BUILD))/reports/report"' \
+	-DZKF_SUPPRESSIONS='"$(CURDIR)/tests/sanitize/thread.supp"'
 
 # Probes play other people's programs, so they are built as those are: no hardening flags of ours, no sanitizer.
 PROBE_CFLAGS := -std=gnu11 -O1 -g -I. $(WARNINGS) -MMD -MP -pthread
@@ -257,4 +316,4 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
 		printf '  %-12s %s\n' "$$target" "$$text"; done
 
--include $(library_objects:.o=.d) $(keeper_objects:.o=.d) $(cli_objects:.o=.d) $(wildcard $(BUILD)/probes/*.d)
+-include $(library_objects:.o=.d) $(keeper_objects:.o=.d) $(cli_objects:.o=.d) $(wildcard $(BUILD)/probes/*.d $(BUILD)/obj/tests/inject/*.d $(BUILD)/obj/tests/fuzz/*.d)

@@ -10,7 +10,6 @@
 #include "adopt.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,6 +24,7 @@
 #include "guard.h"
 #include "holds.h"
 #include "lease.h"
+#include "lines.h"
 #include "log.h"
 #include "named.h"
 #include "look.h"
@@ -37,14 +37,14 @@
 static const struct zkf_config *rules;
 static void (*adopted)(void);
 static int pending; /* operations and looks that are not finished */
-static bool failed; /* for lack of memory: not all is known */
+static bool failed; /* not all is known: memory was out, or ZooKeeper did not tell */
 static struct zkf_timer check_timer;
 
 /*
  * A file that is not known can't tell who holds, and a claim that is not known would never be given back: it is tried again
  * until all are.  What is known already is passed over then.
  */
-static void out_of_memory(void)
+static void not_all_known(void)
 {
 	failed = true;
 }
@@ -73,7 +73,7 @@ static void missing_add(const struct zkf_state_file *known)
 	struct missing *more = zkf_reallocarray(missing, missing_count + 1, sizeof(*more));
 
 	if (!more) {
-		out_of_memory();
+		not_all_known();
 		return;
 	}
 	missing = more;
@@ -81,7 +81,7 @@ static void missing_add(const struct zkf_state_file *known)
 	                                       zkf_memdup(known->lock, strlen(known->lock)),
 	                                       zkf_memdup(known->path, strlen(known->path))};
 	if (!more[missing_count].lock || !more[missing_count].path)
-		out_of_memory();
+		not_all_known();
 	else
 		missing_count++;
 }
@@ -119,33 +119,34 @@ static void found_open(int process_fds, const char *name, uint64_t dev, uint64_t
 
 static void process_search(const char *pid)
 {
-	struct dirent *entry;
+	struct zkf_entries fds;
+	const char *name;
 	uint64_t dev, ino;
 	char path[64];
-	DIR *directory;
 
 	zkf_guard_progress();
 	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
-	directory = opendir(path);
-	while (directory && (entry = readdir(directory)) != NULL)
-		if (entry->d_name[0] != '.' && !zkf_file_identity(dirfd(directory), entry->d_name, &dev, &ino))
-			found_open(dirfd(directory), entry->d_name, dev, ino);
-	if (directory)
-		closedir(directory);
+	zkf_entries_open(&fds, path);
+	while ((name = zkf_entries_next(&fds)) != NULL)
+		if (!zkf_file_identity(fds.fd, name, &dev, &ino))
+			found_open(fds.fd, name, dev, ino);
+	zkf_entries_close(&fds);
 }
 
 static void missing_search(void)
 {
-	DIR *directory = missing_count ? opendir("/proc") : NULL;
-	struct dirent *entry;
+	struct zkf_entries processes;
+	const char *name;
 
-	if (missing_count)
-		qsort(missing, missing_count, sizeof(*missing), by_inode);
-	while (directory && (entry = readdir(directory)) != NULL)
-		if (isdigit((unsigned char)entry->d_name[0]) && strtol(entry->d_name, NULL, 10) != getpid())
-			process_search(entry->d_name);
-	if (directory)
-		closedir(directory);
+	if (!missing_count)
+		return;
+	qsort(missing, missing_count, sizeof(*missing), by_inode);
+	zkf_entries_open(&processes, "/proc");
+	while ((name = zkf_entries_next(&processes)) != NULL)
+		if (isdigit((unsigned char)*name) && strtol(name, NULL, 10) != getpid())
+			process_search(name);
+	if (zkf_entries_close(&processes))
+		not_all_known();
 	for (size_t i = 0; i < missing_count; i++) {
 		free(missing[i].lock);
 		free(missing[i].path);
@@ -170,7 +171,7 @@ static void file_known(const struct zkf_state_file *known, int fd)
 		return;
 	lock = zkf_lock_get(known->group ? ZKF_GROUP : known->kind, known->lock);
 	if (!lock) {
-		out_of_memory();
+		not_all_known();
 		return;
 	}
 	named = zkf_named_znode(known->path);
@@ -186,7 +187,7 @@ static void file_known(const struct zkf_state_file *known, int fd)
 	if (!error)
 		file->outdated = outdated;
 	else if (error == -ENOMEM)
-		out_of_memory();
+		not_all_known();
 	else
 		zkf_log(ZKF_LOG_WARN, "adopt path=%s error=\"can't be opened\"", known->path);
 }
@@ -204,7 +205,7 @@ static void file_adopt(const struct zkf_state_file *known)
 	if (lock)
 		zkf_lock_touch(lock);
 	else
-		out_of_memory();
+		not_all_known();
 	fd = open(known->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd >= 0 && is_file(fd, known))
 		file_known(known, fd);
@@ -233,18 +234,22 @@ void zkf_adopt_blindly(const struct zkf_config *config)
 
 void zkf_adopt_files(const struct zkf_config *config)
 {
-	int tries = 0;
+	int tries = 0, error;
 
 	rules = config;
 	do {
 		failed = false;
-		zkf_state_files_each(file_adopt);
+		error = zkf_state_files_each(file_adopt);
+		if (error == -ENOMEM || error == -EMFILE || error == -ENFILE)
+			not_all_known();
+		else if (error) /* it will not get better */
+			zkf_log(ZKF_LOG_ERROR, "adopt files error=\"%s\"", strerror(-error));
 		missing_search();
 	} while (failed && ++tries < FILES_TRIES);
 	zkf_holds_adopt();
 	if (!failed)
 		return;
-	zkf_log(ZKF_LOG_ERROR, "adopt files error=\"out of memory\" action=\"another keeper shall try\"");
+	zkf_log(ZKF_LOG_ERROR, "adopt files error=\"not all could be read\" action=\"another keeper shall try\"");
 	zkf_loop_stop_for(ZKF_STOP_RESTART);
 }
 
@@ -283,7 +288,9 @@ static void check_done(void)
 static void check_fired(struct zkf_timer *timer)
 {
 	(void)timer;
-	if (failed)
+	if (!zkf_session_adopting())
+		adopted = NULL; /* the session has been lost meanwhile */
+	else if (failed)
 		zkf_adopt_claims(adopted);
 	else
 		check_done();
@@ -306,8 +313,8 @@ static void claim_read(void *owner, const struct zkf_zk_result *result)
 	int error = result->error ? 0 : zkf_claim_adopt(own->lock, own->name, result);
 
 	pending--;
-	if (error == -ENOMEM || result->error == -ENOMEM)
-		out_of_memory();
+	if (error == -ENOMEM || (result->error && result->error != -ENOENT))
+		not_all_known();
 	else if (error)
 		zkf_log(ZKF_LOG_ERROR, "adopt claim=%s error=\"not understood; it stays until the session ends\"", own->name);
 	zkf_lock_touch(own->lock);
@@ -332,7 +339,7 @@ static void claim_get(struct zkf_lock *lock, const char *name)
 		return;
 	own = zkf_calloc(1, sizeof(*own));
 	if (!own) {
-		out_of_memory();
+		not_all_known();
 		return;
 	}
 	own->lock = lock;
@@ -347,7 +354,7 @@ static void claim_get(struct zkf_lock *lock, const char *name)
 	if (!own)
 		return;
 	own_free(own);
-	out_of_memory();
+	not_all_known();
 }
 
 static void queue_listed(void *owner, const struct zkf_zk_result *result)
@@ -355,8 +362,8 @@ static void queue_listed(void *owner, const struct zkf_zk_result *result)
 	struct zkf_lock *lock = owner;
 
 	pending--;
-	if (result->error == -ENOMEM)
-		out_of_memory();
+	if (result->error && result->error != -ENOENT)
+		not_all_known();
 	for (int i = 0; i < result->count; i++) {
 		struct zkf_claim_id id;
 
@@ -369,13 +376,14 @@ static void queue_listed(void *owner, const struct zkf_zk_result *result)
 static void synced(void *owner, const struct zkf_zk_result *result)
 {
 	(void)owner;
-	(void)result;
 	pending--;
-	for (struct zkf_lock *lock = zkf_lock_list(); lock; lock = lock->hh.next)
+	if (result->error)
+		not_all_known();
+	for (struct zkf_lock *lock = result->error ? NULL : zkf_lock_list(); lock; lock = lock->hh.next)
 		if (zkf_zk_children(lock->directory, NULL, queue_listed, lock))
 			pending++;
 		else
-			out_of_memory();
+			not_all_known();
 	check_done();
 }
 
@@ -388,6 +396,6 @@ void zkf_adopt_claims(void (*done)(void))
 	if (zkf_zk_sync(zkf_session_root()[0] ? zkf_session_root() : "/", synced, NULL))
 		pending++;
 	else
-		out_of_memory();
+		not_all_known();
 	check_done();
 }

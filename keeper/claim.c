@@ -194,6 +194,31 @@ static void search(struct zkf_claim *claim)
 		wait_and_retry(claim);
 }
 
+static void make_directory(struct zkf_claim *claim);
+
+static void parent_made(void *owner, const struct zkf_zk_result *result)
+{
+	struct zkf_claim *claim = owner;
+
+	claim->look_op = NULL;
+	if (result->error && result->error != -EEXIST)
+		wait_and_retry(claim);
+	else
+		make_directory(claim);
+}
+
+/* It was there when the session began; somebody has tidied up. */
+static void make_parent(struct zkf_claim *claim)
+{
+	char *slash = strrchr(claim->lock->directory, '/');
+
+	*slash = 0;
+	claim->look_op = zkf_zk_create(claim->lock->directory, "", ZKF_ZK_PERSISTENT, parent_made, claim);
+	*slash = '/';
+	if (!claim->look_op)
+		wait_and_retry(claim);
+}
+
 static void directory_made(void *owner, const struct zkf_zk_result *result)
 {
 	struct zkf_claim *claim = owner;
@@ -201,6 +226,8 @@ static void directory_made(void *owner, const struct zkf_zk_result *result)
 	claim->look_op = NULL;
 	if (claim->delete_wanted) {
 		never_made(claim);
+	} else if (result->error == -ENOENT) {
+		make_parent(claim);
 	} else if (!result->error || result->error == -EEXIST || result->error == -EINPROGRESS) {
 		create_send(claim);
 	} else {
@@ -339,7 +366,7 @@ int zkf_claim_adopt(struct zkf_lock *lock, const char *name, const struct zkf_zk
 	claim->overtaken_by = data.overtaken_by;
 	data.overtaken_by = NULL;
 	claim->answered = claim->written_answered = data.answered;
-	claim->confirmed = data.confirmed;
+	claim->confirmed = claim->overtook_any = data.confirmed;
 	claim->pid = data.pid;
 	memcpy(claim->command, data.command, sizeof(claim->command));
 	claim->version = result->version;

@@ -99,6 +99,7 @@ struct zkf_claim {
 	struct zkf_zk_watch gone_watch; /* granted and shared: nothing else would tell that the node was deleted */
 	int64_t *overtook; /* sequence numbers of the claims that this one has overtaken: they are behind it */
 	size_t overtook_count;
+	bool overtook_any; /* it is not known which */
 
 	bool adopted;     /* made by a former keeper */
 	bool was_granted; /* GONE: it was */

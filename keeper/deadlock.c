@@ -280,12 +280,45 @@ void zkf_deadlock_stop(struct zkf_demand *demand)
 
 struct letter {
 	char *path;
+	struct zkf_timer timer; /* to delete it again: one that stays would stay until its sender's session ends */
 };
+
+static void mail_retry(void)
+{
+	zkf_timer_arm(&mail_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
+}
+
+static void letter_free(struct letter *letter)
+{
+	free(letter->path);
+	free(letter);
+}
+
+static void letter_delete(struct letter *letter);
 
 static void letter_deleted(void *owner, const struct zkf_zk_result *result)
 {
-	(void)owner;
-	(void)result;
+	struct letter *letter = owner;
+
+	/* In progress: the session is being closed, and with it goes the mailbox. */
+	if (!result->error || result->error == -ENOENT || result->error == -EINPROGRESS)
+		letter_free(letter);
+	else
+		zkf_timer_arm(&letter->timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
+}
+
+static void letter_timer_fired(struct zkf_timer *timer)
+{
+	letter_delete((struct letter *)((char *)timer - offsetof(struct letter, timer)));
+}
+
+/* It has been read: not to be read again, since it would tell of waits that are over. */
+static void letter_delete(struct letter *letter)
+{
+	if (!mailbox[0] || strncmp(letter->path, mailbox, strlen(mailbox)) != 0)
+		letter_free(letter); /* of a session that is no more */
+	else if (!zkf_zk_delete(letter->path, letter_deleted, letter))
+		zkf_timer_arm(&letter->timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
 }
 
 static void letter_read(void *owner, const struct zkf_zk_result *result)
@@ -293,35 +326,51 @@ static void letter_read(void *owner, const struct zkf_zk_result *result)
 	struct letter *letter = owner;
 	struct probe probe = {0};
 
-	if (!result->error) {
-		zkf_zk_delete(letter->path, letter_deleted, NULL);
-		probe_round++;
-		if (!probe_read(&probe, result->data))
-			probe_arrives(&probe);
+	if (result->error) {
+		if (result->error != -ENOENT)
+			mail_retry();
+		letter_free(letter);
+		return;
 	}
-	free(letter->path);
-	free(letter);
+	letter_delete(letter);
+	probe_round++;
+	if (!probe_read(&probe, result->data))
+		probe_arrives(&probe);
 }
 
 static void letter_open(const char *name)
 {
 	struct letter *letter = zkf_calloc(1, sizeof(*letter));
 
-	if (!letter)
-		return;
-	if (asprintf(&letter->path, "%s/%s", mailbox, name) < 0) {
-		free(letter);
-		return;
+	if (letter && asprintf(&letter->path, "%s/%s", mailbox, name) < 0)
+		letter->path = NULL;
+	if (letter && letter->path) {
+		letter->timer.fire = letter_timer_fired;
+		if (zkf_zk_get(letter->path, NULL, letter_read, letter))
+			return;
 	}
-	if (!zkf_zk_get(letter->path, NULL, letter_read, letter)) {
-		free(letter->path);
-		free(letter);
-	}
+	if (letter)
+		letter_free(letter);
+	mail_retry();
 }
 
-static void mail_retry(void)
+static void mail_parent_made(void *owner, const struct zkf_zk_result *result)
 {
-	zkf_timer_arm(&mail_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
+	(void)owner;
+	(void)result;
+	mail_op = NULL;
+	mail_retry();
+}
+
+/* It was there when the session began; somebody has tidied up. */
+static void mail_parent_make(void)
+{
+	char path[1200];
+
+	snprintf(path, sizeof(path), "%s/probes", zkf_session_root());
+	mail_op = zkf_zk_create(path, "", ZKF_ZK_PERSISTENT, mail_parent_made, NULL);
+	if (!mail_op)
+		mail_retry();
 }
 
 static void mailbox_made(void *owner, const struct zkf_zk_result *result)
@@ -330,6 +379,8 @@ static void mailbox_made(void *owner, const struct zkf_zk_result *result)
 	mail_op = NULL;
 	if (!result->error || result->error == -EEXIST)
 		mail_look();
+	else if (result->error == -ENOENT)
+		mail_parent_make();
 	else
 		mail_retry();
 }

@@ -4,7 +4,6 @@
  */
 #include "file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,6 +18,7 @@
 
 #include "fault.h"
 #include "holds.h"
+#include "lines.h"
 #include "log.h"
 #include "publish.h"
 #include "state.h"
@@ -276,16 +276,14 @@ static int add_lock_line(const char *line, const char *type, struct zkf_ranges *
 
 static int read_fdinfo(const char *path, const char *type, struct zkf_ranges *held)
 {
-	FILE *in = fopen(path, "re");
-	char line[256];
-	int error = 0;
+	struct zkf_lines lines;
+	const char *line;
+	int error = zkf_lines_open(&lines, open(path, O_RDONLY | O_CLOEXEC));
 
-	if (!in)
-		return -errno;
-	while (!error && fgets(line, sizeof(line), in))
+	while (!error && (line = zkf_lines_next(&lines)) != NULL)
 		if (!strncmp(line, "lock:", 5))
 			error = add_lock_line(line, type, held);
-	fclose(in);
+	zkf_lines_close(&lines);
 	return error;
 }
 
@@ -311,27 +309,24 @@ int zkf_file_identity(int directory_fd, const char *name, uint64_t *dev, uint64_
 int zkf_file_held_by(const struct zkf_file *file, int32_t pid, bool posix_only, struct zkf_ranges *held)
 {
 	const char *type = posix_only ? "POSIX" : file->key.kind == ZKF_FLOCK ? "FLOCK" : NULL;
+	struct zkf_entries fds;
+	const char *name;
 	char path[64];
-	struct dirent *entry;
-	int error = 0;
-	DIR *directory;
+	int error;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	directory = opendir(path);
-	if (!directory)
-		return -errno;
-	while (!error && (entry = readdir(directory)) != NULL) {
+	error = zkf_entries_open(&fds, path);
+	while (!error && (name = zkf_entries_next(&fds)) != NULL) {
 		uint64_t dev = 0, ino = 0;
 
-		if (entry->d_name[0] == '.' || zkf_file_identity(dirfd(directory), entry->d_name, &dev, &ino) ||
-		    dev != file->key.dev || ino != file->key.ino)
+		if (zkf_file_identity(fds.fd, name, &dev, &ino) || dev != file->key.dev || ino != file->key.ino)
 			continue;
-		snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.20s", pid, entry->d_name);
+		snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.20s", pid, name);
 		error = read_fdinfo(path, type, held);
 		if (error == -ENOENT)
 			error = 0; /* closed meanwhile */
 	}
-	closedir(directory);
+	zkf_entries_close(&fds);
 	return error;
 }
 

@@ -5,7 +5,6 @@
 #include "holders.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "fault.h"
+#include "lines.h"
 #include "file.h"
 #include "log.h"
 
@@ -100,38 +100,36 @@ static bool of_our_namespace(int32_t pid)
 /* The innermost number of a task, as itself sees it: the last of the line "NSpid:\t4711\t12". */
 static int32_t inner_number(int32_t pid, int32_t task)
 {
-	char path[64], line[256];
+	struct zkf_lines lines;
+	const char *line;
 	int32_t number = 0;
-	FILE *in;
+	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", pid, task);
-	in = fopen(path, "re");
-	while (in && !number && fgets(line, sizeof(line), in))
+	zkf_lines_open(&lines, open(path, O_RDONLY | O_CLOEXEC));
+	while (!number && (line = zkf_lines_next(&lines)) != NULL)
 		if (!strncmp(line, "NSpid:", 6)) {
 			const char *last = strrchr(line, '\t');
 
 			number = last ? (int32_t)strtol(last, NULL, 10) : 0;
 		}
-	if (in)
-		fclose(in);
+	zkf_lines_close(&lines);
 	return number;
 }
 
 static int32_t task_by_inner(int32_t pid, int32_t tid)
 {
-	struct dirent *entry;
+	struct zkf_entries tasks;
+	const char *name;
 	int32_t task = 0;
 	char path[40];
-	DIR *directory;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	directory = opendir(path);
-	while (directory && !task && (entry = readdir(directory)) != NULL)
-		if (isdigit((unsigned char)entry->d_name[0]) &&
-		    inner_number(pid, (int32_t)strtol(entry->d_name, NULL, 10)) == tid)
-			task = (int32_t)strtol(entry->d_name, NULL, 10);
-	if (directory)
-		closedir(directory);
+	zkf_entries_open(&tasks, path);
+	while (!task && (name = zkf_entries_next(&tasks)) != NULL)
+		if (isdigit((unsigned char)*name) && inner_number(pid, (int32_t)strtol(name, NULL, 10)) == tid)
+			task = (int32_t)strtol(name, NULL, 10);
+	zkf_entries_close(&tasks);
 	return task;
 }
 
@@ -235,22 +233,30 @@ static bool parse(const char *line, uint32_t kind, struct zkf_holder *holder)
 	return (holder->type == ZKF_HOLDER_FLOCK) == (kind == ZKF_FLOCK);
 }
 
+/* What an error of open means: not to be seen; or gone, and so not a holder. */
+static int hidden(int error)
+{
+	if (error == -EMFILE || error == -ENFILE || error == -ENOMEM)
+		return -ENOMEM;
+	return error == -EACCES || error == -EPERM ? -EACCES : 0;
+}
+
 /* A descriptor of the right inode. */
 static int read_descriptor(const struct zkf_file *file, int32_t pid, const char *fd, struct zkf_holders *holders)
 {
 	struct zkf_holder holder = {.pid = pid, .fd = (int32_t)strtol(fd, NULL, 10)};
-	char path[64], line[256];
+	struct zkf_lines lines;
+	const char *line;
+	char path[64];
 	int added = 0;
-	FILE *in;
 
 	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.20s", pid, fd);
-	in = fopen(path, "re");
-	if (!in)
-		return errno == EACCES || errno == EPERM ? -EACCES : 0;
-	while (added >= 0 && fgets(line, sizeof(line), in))
+	if (zkf_lines_open(&lines, open(path, O_RDONLY | O_CLOEXEC)))
+		return hidden(lines.error);
+	while (added >= 0 && (line = zkf_lines_next(&lines)) != NULL)
 		if (!strncmp(line, "lock:", 5) && parse(line, (uint32_t)file->key.kind, &holder))
 			added = add(holders, &holder) ? -ENOMEM : added + 1;
-	fclose(in);
+	zkf_lines_close(&lines);
 	return added;
 }
 
@@ -276,30 +282,28 @@ int zkf_holders_at(const struct zkf_file *file, int32_t pid, int32_t fd, struct 
 
 int zkf_holders_of(const struct zkf_file *file, int32_t pid, struct zkf_holders *holders)
 {
-	struct dirent *entry;
+	struct zkf_entries fds;
+	const char *name;
 	int added = 0;
 	char path[40];
-	DIR *directory;
 
 	if (!proc_is_ours())
 		return -EACCES;
 	if (pid <= 0)
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	directory = opendir(path);
-	if (!directory)
-		return errno == EACCES || errno == EPERM ? -EACCES : 0;
-	while (added >= 0 && (entry = readdir(directory)) != NULL) {
+	if (zkf_entries_open(&fds, path))
+		return hidden(fds.error);
+	while (added >= 0 && (name = zkf_entries_next(&fds)) != NULL) {
 		uint64_t dev, ino;
 		int more;
 
-		if (entry->d_name[0] == '.' || zkf_file_identity(dirfd(directory), entry->d_name, &dev, &ino) ||
-		    dev != file->key.dev || ino != file->key.ino)
+		if (zkf_file_identity(fds.fd, name, &dev, &ino) || dev != file->key.dev || ino != file->key.ino)
 			continue;
-		more = read_descriptor(file, pid, entry->d_name, holders);
+		more = read_descriptor(file, pid, name, holders);
 		added = more < 0 ? more : added + more;
 	}
-	closedir(directory);
+	zkf_entries_close(&fds);
 	return added;
 }
 
@@ -311,19 +315,21 @@ bool zkf_holder_same(const struct zkf_holder *a, const struct zkf_holder *b)
 
 int zkf_holders_all(const struct zkf_file *file, struct zkf_holders *holders)
 {
-	DIR *directory = proc_is_ours() ? opendir("/proc") : NULL;
-	struct dirent *entry;
-	int error = directory ? 0 : -EACCES;
+	struct zkf_entries processes;
+	const char *name;
+	int error;
 
-	while (directory && error != -ENOMEM && (entry = readdir(directory)) != NULL) {
-		int32_t pid = isdigit((unsigned char)entry->d_name[0]) ? (int32_t)strtol(entry->d_name, NULL, 10) : 0;
+	if (!proc_is_ours())
+		return -EACCES;
+	error = zkf_entries_open(&processes, "/proc");
+	while (error != -ENOMEM && (name = zkf_entries_next(&processes)) != NULL) {
+		int32_t pid = isdigit((unsigned char)*name) ? (int32_t)strtol(name, NULL, 10) : 0;
 		int found = pid && pid != getpid() ? zkf_holders_of(file, pid, holders) : 0;
 
 		if (found < 0)
 			error = found;
 	}
-	if (directory)
-		closedir(directory);
+	zkf_entries_close(&processes);
 	return error;
 }
 
@@ -332,17 +338,16 @@ int zkf_holders_all(const struct zkf_file *file, struct zkf_holders *holders)
 
 int zkf_holders_listed(uint64_t ino, int32_t taker)
 {
-	char line[256], type[16], inode[64];
+	char type[16], inode[64];
+	struct zkf_lines lines;
+	const char *line;
 	struct stat ours;
 	int pid, listed = 0;
-	FILE *in;
 
 	if (stat("/proc/self/ns/pid", &ours) || ours.st_ino != FIRST_PID_NAMESPACE)
 		return -EINVAL;
-	in = fopen("/proc/locks", "re");
-	if (!in)
-		return -EINVAL;
-	while (fgets(line, sizeof(line), in)) {
+	zkf_lines_open(&lines, open("/proc/locks", O_RDONLY | O_CLOEXEC));
+	while ((line = zkf_lines_next(&lines)) != NULL) {
 		const char *colon;
 
 		if (sscanf(line, "%*d: %15s %*s %*s %d %63s", type, &pid, inode) != 3 || strcmp(type, "FLOCK"))
@@ -350,6 +355,5 @@ int zkf_holders_listed(uint64_t ino, int32_t taker)
 		colon = strrchr(inode, ':');
 		listed += colon && pid == taker && strtoull(colon + 1, NULL, 10) == ino;
 	}
-	fclose(in);
-	return listed;
+	return zkf_lines_close(&lines) ? -EINVAL : listed;
 }

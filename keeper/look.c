@@ -344,10 +344,15 @@ static void target_watched(void *owner, const struct zkf_zk_result *result)
 	struct zkf_claim *claim = owner;
 
 	claim->look_op = NULL;
-	if (result->error || result->version != claim->target->version || own_claim_changed(claim))
-		zkf_look_start(claim);
-	else
+	if (result->error && result->error != -ENOENT) {
+		/* Not to be read, and so not to be watched: in the way for all we know.  Looking at once would never end. */
 		settle(claim, ZKF_CLAIM_WAITING);
+		zkf_timer_arm_by(&claim->retry_timer, zkf_now_ns() + ZKF_LOOK_AGAIN_MS * ZKF_NS_PER_MS);
+	} else if (result->error || result->version != claim->target->version || own_claim_changed(claim)) {
+		zkf_look_start(claim);
+	} else {
+		settle(claim, ZKF_CLAIM_WAITING);
+	}
 }
 
 static void unmark_next(struct zkf_claim *claim);
@@ -501,6 +506,8 @@ static void overtaken(struct zkf_claim *claim, int32_t version)
 	more = zkf_reallocarray(claim->overtook, claim->overtook_count + count, sizeof(*more));
 	if (more)
 		claim->overtook = more;
+	else
+		claim->overtook_any = true; /* all that conflict: else one of them would wait for ever */
 	for (size_t i = 0; more && i < claim->peer_count; i++)
 		if (claim->peers[i]->marked)
 			more[claim->overtook_count++] = claim->peers[i]->id.sequence;

@@ -17,17 +17,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "fault.h"
 #include "file.h"
 #include "guard.h"
 #include "lease.h"
+#include "lines.h"
 #include "log.h"
 #include "metrics.h"
 #include "named.h"
 #include "state.h"
 
 /* More than this many are not continued again, but killed if the session expires: they are found by their locks. */
-#define STOPPED_MAX 4096
+#define STOPPED_MAX ZKF_STATE_STOPPED_MAX
 
 #define PASSES_MAX 8
 
@@ -37,6 +37,7 @@ enum event { DOUBTED, KILL_DUE, LOST };
 static struct zkf_state_process stopped[STOPPED_MAX];
 static size_t stopped_count;
 static size_t signals_sent;
+static bool lacking; /* in the last pass something could not be opened for want of means */
 static struct zkf_timer kill_timer;
 
 /* State and start time of a process from /proc/PID/stat; 0 or -ESRCH. */
@@ -138,18 +139,24 @@ static void act(struct zkf_lock *lock, int32_t pid, enum event event)
 	        number == SIGKILL ? "SIGKILL" : "SIGTERM", -error);
 }
 
+/* What may stand in the way of knowing who holds: not that a process has ended. */
+static bool is_lack(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
 static bool holds(int32_t pid, const char *fd, uint32_t kind)
 {
-	char path[64], line[256], type[16];
+	char path[64], type[16];
+	struct zkf_lines lines;
+	const char *line;
 	bool found = false;
-	FILE *in;
 
 	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.20s", pid, fd);
-	in = fopen(path, "re");
-	while (in && !found && fgets(line, sizeof(line), in))
+	lacking |= is_lack(zkf_lines_open(&lines, open(path, O_RDONLY | O_CLOEXEC)));
+	while (!found && (line = zkf_lines_next(&lines)) != NULL)
 		found = sscanf(line, "lock: %*d: %15s", type) == 1 && (kind == ZKF_FLOCK) == !strcmp(type, "FLOCK");
-	if (in)
-		fclose(in);
+	zkf_lines_close(&lines);
 	return found;
 }
 
@@ -181,42 +188,41 @@ static void act_on_group(struct zkf_lock *lock, int32_t holder, enum event event
 /* Acts on the locks that a process holds; only: NULL for all. */
 static void process_check(int32_t pid, struct zkf_lock *only, enum event event)
 {
-	struct dirent *entry;
+	struct zkf_entries fds;
+	const char *name;
 	char path[40];
-	DIR *directory;
 
 	zkf_guard_progress();
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	directory = opendir(path);
-	while (directory && (entry = readdir(directory)) != NULL) {
+	lacking |= is_lack(zkf_entries_open(&fds, path));
+	while ((name = zkf_entries_next(&fds)) != NULL) {
 		uint64_t dev, ino;
 
-		if (entry->d_name[0] == '.' || zkf_file_identity(dirfd(directory), entry->d_name, &dev, &ino))
+		if (zkf_file_identity(fds.fd, name, &dev, &ino))
 			continue;
 		for (uint32_t kind = ZKF_FLOCK; kind <= ZKF_RECORD; kind++) {
 			struct zkf_file *file = zkf_file_find(dev, ino, kind);
 
-			if (!file || (only && file->lock != only) || !holds(pid, entry->d_name, kind))
+			if (!file || (only && file->lock != only) || !holds(pid, name, kind))
 				continue;
 			if (zkf_named_znode(file->path))
 				act_on_group(file->lock, pid, event);
 			act(file->lock, pid, event);
 		}
 	}
-	if (directory)
-		closedir(directory);
+	zkf_entries_close(&fds);
 }
 
 static void processes_pass(struct zkf_lock *only, enum event event)
 {
-	DIR *directory = opendir("/proc");
-	struct dirent *entry;
+	struct zkf_entries processes;
+	const char *name;
 
-	while (directory && (entry = readdir(directory)) != NULL)
-		if (isdigit((unsigned char)entry->d_name[0]))
-			process_check((int32_t)strtol(entry->d_name, NULL, 10), only, event);
-	if (directory)
-		closedir(directory);
+	lacking = is_lack(zkf_entries_open(&processes, "/proc"));
+	while ((name = zkf_entries_next(&processes)) != NULL)
+		if (isdigit((unsigned char)*name))
+			process_check((int32_t)strtol(name, NULL, 10), only, event);
+	zkf_entries_close(&processes);
 }
 
 /* A holder may have forked while the list was read; who is stopped or dead does not fork again. */
@@ -230,7 +236,9 @@ static void processes_check(struct zkf_lock *only, enum event event)
 	do {
 		before = signals_sent;
 		processes_pass(only, event);
-	} while (signals_sent != before && ++passes < PASSES_MAX);
+	} while ((signals_sent != before || lacking) && ++passes < PASSES_MAX);
+	if (lacking)
+		zkf_log(ZKF_LOG_ERROR, "loss error=\"not every process could be looked at: too many files are open\"");
 }
 
 static void stopped_signal(int number)

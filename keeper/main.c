@@ -24,7 +24,6 @@
 
 #include "adopt.h"
 #include "deadlock.h"
-#include "fault.h"
 #include "file.h"
 #include "guard.h"
 #include "lock.h"
@@ -408,7 +407,6 @@ int main(int argc, char **argv)
 		}
 	}
 	umask(022);
-	zkf_fault_init();
 	zkf_waiting_init();
 	zkf_log_set_level(secure_getenv("ZKFLOCK_LOG"));
 	if (zkf_supervisor_init(why, sizeof(why)))

@@ -44,7 +44,7 @@ static bool any_granted(const struct zkf_lock *lock)
 bool zkf_recall_follows(const struct zkf_claim *claim, const struct zkf_follower *follower)
 {
 	/* Of a former keeper's overtaking claim it is not known whom it overtook: all that conflict. */
-	bool behind = follower->sequence > claim->id.sequence || (claim->adopted && claim->confirmed);
+	bool behind = follower->sequence > claim->id.sequence || claim->overtook_any;
 
 	for (size_t i = 0; !behind && i < claim->overtook_count; i++)
 		behind = claim->overtook[i] == follower->sequence;
@@ -213,18 +213,20 @@ void zkf_recall_look(struct zkf_file *file)
 		return;
 	}
 	zkf_ranges_clear(&file->in_use);
+	file->blind = false;
 	if (pinned && lock->key.kind == ZKF_FLOCK) {
 		/* No trial lock: it could refuse the pinned call.  What it may be about to take is in use. */
-		zkf_ranges_assign(&file->in_use, 0, ZKF_RANGE_MAX, ZKF_EXCLUSIVE);
+		file->blind = zkf_ranges_assign(&file->in_use, 0, ZKF_RANGE_MAX, ZKF_EXCLUSIVE) != 0;
 		return;
 	}
 	/* A soft demand finds out by the generation that it may have been overlooked: raise it before the look. */
 	zkf_publish_state(file->slot, published_mode(lock), true, any_demand(file, ZKF_DEMAND_SOFT));
-	zkf_file_look(file, &file->in_use);
+	/* An error whose "all, exclusive" found no room, either: what is in use is not known, and not nothing. */
+	file->blind = zkf_file_look(file, &file->in_use) && !file->in_use.count;
 	for (const struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
 		if (demand->file == file && demand->state == ZKF_DEMAND_PINNED &&
 		    zkf_ranges_raise(&file->in_use, demand->start, demand->end, demand->mode))
-			zkf_ranges_assign(&file->in_use, 0, ZKF_RANGE_MAX, ZKF_EXCLUSIVE);
+			file->blind |= zkf_ranges_assign(&file->in_use, 0, ZKF_RANGE_MAX, ZKF_EXCLUSIVE) != 0;
 }
 
 /* Everything that must stay covered.  -ENOMEM: not known, give nothing back now. */
@@ -314,8 +316,11 @@ static void pins_soften(struct zkf_lock *lock)
 		if (demand->state != ZKF_DEMAND_PINNED || demand->held || !zkf_recall_blocked(demand) ||
 		    !somebody_asks(lock, waited_ns))
 			continue;
-		if (demand->file->key.kind == ZKF_RECORD)
-			zkf_file_held_by(demand->file, demand->pid, demand->posix, &own);
+		if (demand->file->key.kind == ZKF_RECORD &&
+		    zkf_file_held_by(demand->file, demand->pid, demand->posix, &own) == -ENOMEM) {
+			zkf_ranges_free(&own); /* not known: it stays pinned until the next look */
+			continue;
+		}
 		if (zkf_ranges_within(&own, demand->start, demand->end) <= ZKF_HOLDINGS_MAX)
 			demand->state = ZKF_DEMAND_SOFT;
 		zkf_ranges_free(&own);

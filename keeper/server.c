@@ -294,16 +294,30 @@ static struct zkf_file *file_for(struct zkf_lock **lock, uint32_t kind, int fd, 
 	return error ? NULL : file;
 }
 
-/* What the asking owner and its process hold already, as far as it makes a difference. */
-static void fill_in_holdings(struct zkf_demand *demand, int fd, bool ofd)
+/* A process that is hidden from us, or gone, is one thing; that we could not look is another. */
+static bool lacks_means(int error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
+/*
+ * What the asking owner and its process hold already, as far as it makes a difference.  Returns 0, or -ENOMEM: not known, and
+ * who holds what he asks for again would wait for himself.
+ */
+static int fill_in_holdings(struct zkf_demand *demand, int fd, bool ofd)
 {
 	struct zkf_ranges held = {0};
 	bool flock_kind = demand->lock->key.kind == ZKF_FLOCK;
+	int error;
 
 	if (flock_kind || ofd)
-		zkf_file_held_through(fd, flock_kind ? "FLOCK" : "OFDLCK", &held);
+		error = zkf_file_held_through(fd, flock_kind ? "FLOCK" : "OFDLCK", &held);
 	else
-		zkf_file_held_by(demand->file, demand->pid, true, &held);
+		error = zkf_file_held_by(demand->file, demand->pid, true, &held);
+	if (lacks_means(error)) {
+		zkf_ranges_free(&held);
+		return -ENOMEM;
+	}
 	demand->many_own = zkf_ranges_within(&held, demand->start, demand->end) > ZKF_HOLDINGS_MAX;
 	demand->owner_holds = zkf_ranges_covers(&held, demand->start, demand->end, demand->mode);
 	/*
@@ -314,9 +328,10 @@ static void fill_in_holdings(struct zkf_demand *demand, int fd, bool ofd)
 		demand->convert_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	zkf_ranges_clear(&held);
 	if (!demand->owner_holds && (!demand->nonblock || !flock_kind))
-		zkf_file_held_by(demand->file, demand->pid, false, &held);
+		error = zkf_file_held_by(demand->file, demand->pid, false, &held);
 	demand->process_holds = held.count > 0;
 	zkf_ranges_free(&held);
+	return lacks_means(error) ? -ENOMEM : 0;
 }
 
 static void demand_start(struct zkf_conversation *conversation, const struct zkf_request *request, int fd,
@@ -343,8 +358,14 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 	demand->fd = request->fd;
 	if (lock->key.kind == ZKF_GROUP)
 		zkf_holds_arrive(demand, fd);
-	else if (!demand->held && !zkf_lock_ready(lock, demand->start, demand->end, demand->mode))
-		fill_in_holdings(demand, fd, request->flags & ZKF_FLAG_OFD);
+	else if (!demand->held && !zkf_lock_ready(lock, demand->start, demand->end, demand->mode) &&
+	         fill_in_holdings(demand, fd, request->flags & ZKF_FLAG_OFD)) {
+		if (demand->convert_fd >= 0)
+			close(demand->convert_fd);
+		answer(conversation, ZKF_FAILED, ENOLCK, "out of memory");
+		zkf_lock_touch(lock);
+		return;
+	}
 	conversation->demanding = true;
 	zkf_lock_add(lock, demand);
 }

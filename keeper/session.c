@@ -233,6 +233,10 @@ static void host_node_made(void *owner, const struct zkf_zk_result *result)
 			heartbeat_send();
 		else
 			lease_extend(beat->sent_ns);
+	} else if (result->error == -ENOENT && state == ALIVE) {
+		/* Made anew because somebody had deleted it, and the parents with it. */
+		state = MAKING;
+		parents_made = 0;
 	} else if (result->error != -EINPROGRESS) {
 		make_refused(host_node, result->error);
 	}

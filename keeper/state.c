@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "../mapping/name.h"
-#include "fault.h"
+#include "lines.h"
 #include "log.h"
 
 /* When this many records have been added, the file is written anew. */
@@ -58,11 +58,9 @@ static int replace(const char *name, const char *text, size_t bytes)
 	return error;
 }
 
-static FILE *open_to_read(const char *name)
+static int open_to_read(struct zkf_lines *lines, const char *name)
 {
-	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-
-	return fd < 0 ? NULL : fdopen(fd, "r");
+	return zkf_lines_open(lines, openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
 }
 
 int zkf_state_session_save(const struct zkf_state_session *session)
@@ -81,17 +79,21 @@ int zkf_state_session_save(const struct zkf_state_session *session)
 
 int zkf_state_session_load(struct zkf_state_session *session)
 {
-	FILE *in = open_to_read("session");
+	struct zkf_lines lines;
 	uint64_t number = 0;
 	char digits[33] = "";
-	int n;
+	const char *line;
+	int n = 0, error;
 
 	_Static_assert(ZKF_ADDRESSES_BYTES == 2048, "the format below");
 	memset(session, 0, sizeof(*session));
-	if (!in)
-		return -ENOENT;
-	n = fscanf(in, "%16" SCNx64 " %32[0-9a-f] %2047s", &number, digits, session->addresses);
-	fclose(in);
+	error = open_to_read(&lines, "session");
+	line = zkf_lines_next(&lines);
+	if (line)
+		n = sscanf(line, "%16" SCNx64 " %32[0-9a-f] %2047s", &number, digits, session->addresses);
+	zkf_lines_close(&lines);
+	if (error && error != -ENOENT)
+		return error;
 	if (n < 2 || !number || strlen(digits) != 32)
 		return -ENOENT;
 	for (int i = 0; i < 16; i++) {
@@ -152,9 +154,7 @@ static int each_line(char *line, void (*each)(const struct zkf_state_file *file)
 	size_t bytes = 0;
 	int at;
 
-	/* A record that was cut off by a crash has no newline. */
-	if (!strchr(line, '\n') ||
-	    sscanf(line, "%u %" SCNu64 " %" SCNu64 " %120s %n", &file.kind, &file.dev, &file.ino, lock, &at) != 4)
+	if (sscanf(line, "%u %" SCNu64 " %" SCNu64 " %120s %n", &file.kind, &file.dev, &file.ino, lock, &at) != 4)
 		return -EINVAL;
 	for (unsigned byte; bytes < PATH_MAX && sscanf(line + at, "%2x", &byte) == 1; at += 2)
 		path[bytes++] = (char)byte;
@@ -167,18 +167,18 @@ static int each_line(char *line, void (*each)(const struct zkf_state_file *file)
 	return 0;
 }
 
-void zkf_state_files_each(void (*each)(const struct zkf_state_file *file))
+int zkf_state_files_each(void (*each)(const struct zkf_state_file *file))
 {
-	FILE *in = open_to_read(files.name);
-	char *line = NULL;
-	size_t capacity = 0;
+	struct zkf_lines lines;
+	char *line;
+	int error = open_to_read(&lines, files.name);
 
-	while (in && getline(&line, &capacity, in) > 0)
-		if (each_line(line, each))
+	/* A record that was cut off by a crash has no newline. */
+	while ((line = zkf_lines_next(&lines)) != NULL)
+		if (!lines.whole || each_line(line, each))
 			zkf_log(ZKF_LOG_WARN, "state ignored a damaged record of \"files\"");
-	free(line);
-	if (in)
-		fclose(in);
+	error = zkf_lines_close(&lines);
+	return error == -ENOENT ? 0 : error;
 }
 
 int zkf_state_promise_add(const struct zkf_state_promise *promise)
@@ -194,18 +194,20 @@ int zkf_state_promise_add(const struct zkf_state_promise *promise)
 	return append(&promises, line, (size_t)bytes);
 }
 
-void zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promise))
+int zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promise))
 {
-	FILE *in = open_to_read(promises.name);
-	char line[256];
+	struct zkf_lines lines;
+	const char *line;
+	int error;
 
-	while (in && fgets(line, sizeof(line), in)) {
+	open_to_read(&lines, promises.name);
+	while ((line = zkf_lines_next(&lines)) != NULL) {
 		struct zkf_state_promise promise;
 		unsigned mode;
 		int posix;
 
 		memset(&promise, 0, sizeof(promise));
-		if (strchr(line, '\n') &&
+		if (lines.whole &&
 		    sscanf(line, "%u %" SCNu64 " %" SCNu64 " %d %" SCNu64 " %d %" SCNu64 " %d %u %d %" SCNd64
 		           " %" SCNd64,
 		           &promise.kind,
@@ -217,8 +219,8 @@ void zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promis
 			each(&promise);
 		}
 	}
-	if (in)
-		fclose(in);
+	error = zkf_lines_close(&lines);
+	return error == -ENOENT ? 0 : error;
 }
 
 /*
@@ -266,31 +268,27 @@ void zkf_state_forget_processes(void)
 
 int zkf_state_stopped_save(const struct zkf_state_process *processes, size_t count)
 {
-	char *text;
+	static char text[ZKF_STATE_STOPPED_MAX * 40]; /* not from the heap: it is needed when all else goes wrong */
 	size_t used = 0;
-	int error;
 
 	if (!count)
 		return unlinkat(directory, "stopped", 0) && errno != ENOENT ? -errno : 0;
-	text = zkf_calloc(count, 40);
-	if (!text)
-		return -ENOMEM;
-	for (size_t i = 0; i < count; i++)
-		used += (size_t)snprintf(text + used, count * 40 - used, "%d %" PRIu64 "\n", processes[i].pid, processes[i].start);
-	error = replace("stopped", text, used);
-	free(text);
-	return error;
+	for (size_t i = 0; i < count && i < ZKF_STATE_STOPPED_MAX; i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%d %" PRIu64 "\n", processes[i].pid,
+		                         processes[i].start);
+	return replace("stopped", text, used);
 }
 
 size_t zkf_state_stopped_load(struct zkf_state_process *processes, size_t most)
 {
-	FILE *in = open_to_read("stopped");
+	struct zkf_lines lines;
+	const char *line;
 	size_t count = 0;
 
-	while (in && count < most &&
-	       fscanf(in, "%" SCNd32 " %" SCNu64, &processes[count].pid, &processes[count].start) == 2)
-		count++;
-	if (in)
-		fclose(in);
+	open_to_read(&lines, "stopped");
+	while (count < most && (line = zkf_lines_next(&lines)) != NULL)
+		if (sscanf(line, "%" SCNd32 " %" SCNu64, &processes[count].pid, &processes[count].start) == 2)
+			count++;
+	zkf_lines_close(&lines);
 	return count;
 }

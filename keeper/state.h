@@ -48,8 +48,8 @@ struct zkf_state_file {
 
 /* zkf_state_file_add - before anything is claimed for it; 0 or a negative errno */
 int zkf_state_file_add(const struct zkf_state_file *file);
-/* zkf_state_files_each - every record, in order of adding */
-void zkf_state_files_each(void (*each)(const struct zkf_state_file *file));
+/* zkf_state_files_each - every record, in order of adding; 0 or a negative errno: there may be more */
+int zkf_state_files_each(void (*each)(const struct zkf_state_file *file));
 /* zkf_state_files_restart - now, or when many have been added: begin anew; the callback adds what is still known */
 void zkf_state_files_restart(void (*add_all)(void), bool now);
 
@@ -66,7 +66,7 @@ struct zkf_state_promise {
 
 /* zkf_state_promise_add - before the answer; 0 or a negative errno */
 int zkf_state_promise_add(const struct zkf_state_promise *promise);
-void zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promise));
+int zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promise));
 /* zkf_state_promises_restart - as zkf_state_files_restart */
 void zkf_state_promises_restart(void (*add_all)(void), bool now);
 
@@ -78,6 +78,8 @@ struct zkf_state_process {
 	uint64_t start; /* starttime of proc_pid_stat(5): a pid alone may be another's by now */
 };
 
+/* More than this many are not noted. */
+#define ZKF_STATE_STOPPED_MAX 4096
 int zkf_state_stopped_save(const struct zkf_state_process *processes, size_t count);
 /* zkf_state_stopped_load - returns how many, at most `most` */
 size_t zkf_state_stopped_load(struct zkf_state_process *processes, size_t most);

@@ -76,6 +76,7 @@ struct zkf_zk_op {
 	bool sent;
 	/* The result, written by the completion thread before the hand-over. */
 	int rc;
+	bool no_memory; /* to copy it: rc stays what it was, since the client has armed the watch if that is ZOK */
 	char *name, *value;
 	int value_bytes;
 	struct Stat stat;
@@ -240,8 +241,7 @@ static void complete_data(int rc, const char *value, int bytes, const struct Sta
 	if (rc == ZOK) {
 		op->value_bytes = value && bytes > 0 ? bytes : 0;
 		op->value = zkf_memdup(value, (size_t)op->value_bytes);
-		if (!op->value)
-			op->rc = ZSYSTEMERROR;
+		op->no_memory = !op->value;
 		if (stat)
 			op->stat = *stat;
 	}
@@ -259,10 +259,9 @@ static void complete_strings(int rc, const struct String_vector *strings, const 
 	for (int i = 0; i < count; i++) {
 		if (op->children)
 			op->children[i] = zkf_memdup(strings->data[i], strlen(strings->data[i]));
-		if (!op->children || !op->children[i]) {
-			op->rc = ZSYSTEMERROR;
+		op->no_memory = !op->children || !op->children[i];
+		if (op->no_memory)
 			break;
-		}
 		op->child_count = i + 1;
 	}
 	hand_over(&op->arrival);
@@ -590,7 +589,7 @@ static int error_of(int rc)
 		return -EROFS;
 	case ZNOCHILDRENFOREPHEMERALS:
 		return -ENOTDIR;
-	case ZSYSTEMERROR: /* ours, see complete_data; a server never sends it */
+	case ZMARSHALLINGERROR: /* the client's own memory is out, most likely */
 		return -ENOMEM;
 	default:
 		return connection_lost(rc) ? -EINPROGRESS : -EIO;
@@ -626,7 +625,7 @@ const char *zkf_zk_error_name(int error)
 static void op_report(struct zkf_zk_op *op)
 {
 	struct zkf_zk_result result = {
-		.error = error_of(op->rc),
+		.error = op->no_memory ? -ENOMEM : error_of(op->rc),
 		.name = op->name,
 		.data = op->value ? op->value : "",
 		.data_bytes = op->value_bytes,
