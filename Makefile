@@ -51,7 +51,9 @@ SMALL := -Os
 LIBRARY_SOURCES := $(wildcard preload/*.c) $(filter-out mapping/name.c,$(wildcard mapping/*.c))
 SANITIZE_SOURCES := $(if $(SANITIZE),tests/sanitize/options.c)
 KEEPER_SOURCES := $(wildcard keeper/*.c mapping/*.c) $(SANITIZE_SOURCES)
-CLI_SOURCES := $(wildcard cli/*.c mapping/*.c) $(SANITIZE_SOURCES)
+# The tool locks by the library's own code (zkflock lock), without its public symbols.
+CLI_SOURCES := $(wildcard cli/*.c mapping/*.c) $(addprefix preload/,conversation.c cover.c holdings.c log.c page.c range.c \
+	real.c runtime.c settings.c start.c) $(SANITIZE_SOURCES)
 PROBE_SOURCES := $(filter-out tests/probes/lib%,$(wildcard tests/probes/*.c))
 PROBE_LIBRARY_SOURCES := $(wildcard tests/probes/lib*.c)
 C_SOURCES := $(wildcard preload/*.c mapping/*.c keeper/*.c cli/*.c tests/probes/*.c tests/inject/*.c tests/fuzz/*.c tests/sanitize/*.c bench/*.c)
@@ -71,7 +73,7 @@ FUZZ_SANITIZE := fuzzer,address,undefined
 
 # What the build and the tests need, as Debian 12 names it.  zookeeper is the server, for tests and demo; it brings java.
 PACKAGES := gcc libc6-dev libzookeeper-mt-dev uthash-dev libmd-dev shunit2 zookeeper util-linux sqlite3 python3 perl \
-	procps strace dpkg-dev python3-kazoo mandoc
+	procps strace dpkg-dev python3-kazoo mandoc systemtap-sdt-dev
 LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
 
 # Sources are listed and compilers looked up when a Makefile is read, so what needs packages first is made by another
@@ -191,6 +193,8 @@ $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) $(LIBRARY_CFLAGS) $(if $(filter mapping/% preload/start.c preload/cover.c,$<),$(SMALL)) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
+$(BUILD)/obj/preload/%.o: PROGRAM_CFLAGS += -DZKF_SBINDIR='"$(PREFIX)/sbin"'
+
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) $(PROGRAM_CFLAGS) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
@@ -266,6 +270,7 @@ install: all ## install below $(DESTDIR)$(PREFIX); an existing $(SYSCONFDIR)/zkf
 	install -D -m 644 $(BUILD)/libzkflock.so $(DESTDIR)$(LIBDIR)/libzkflock.so
 	install -D -m 755 $(BUILD)/zkflockd $(DESTDIR)$(PREFIX)/sbin/zkflockd
 	install -D -m 755 $(BUILD)/zkflock $(DESTDIR)$(PREFIX)/bin/zkflock
+	install -D -m 644 conf/zkflock.bash-completion $(DESTDIR)$(PREFIX)/share/bash-completion/completions/zkflock
 	for page in man/*.[1-8]; do \
 		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit; done
 	install -D -m 644 conf/zkflock.socket $(DESTDIR)$(UNITDIR)/zkflock.socket
@@ -276,6 +281,7 @@ install: all ## install below $(DESTDIR)$(PREFIX); an existing $(SYSCONFDIR)/zkf
 		install -D -m 644 conf/zkflock.conf $(DESTDIR)$(SYSCONFDIR)/zkflock.conf
 
 uninstall: ## remove what install put there; a configuration that was changed stays
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/zkflock
 	for page in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/}; done
 	rm -f $(DESTDIR)$(LIBDIR)/libzkflock.so $(DESTDIR)$(PREFIX)/sbin/zkflockd $(DESTDIR)$(PREFIX)/bin/zkflock \
 		$(DESTDIR)$(UNITDIR)/zkflock.socket $(DESTDIR)$(UNITDIR)/zkflock.service \

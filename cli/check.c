@@ -70,13 +70,8 @@ static int resolve_parent(char *path)
 	return 0;
 }
 
-/*
- * resolve - the path that the kernel would print for an open descriptor
- *
- * real  PATH_MAX bytes.  A link that dangles is followed: open(O_CREAT) makes the file it points to.
- * Returns 0 or a negative errno.
- */
-static int resolve(const char *path, char *real)
+/* A link that dangles is followed: open(O_CREAT) makes the file it points to. */
+int cli_path_resolve(const char *path, char *real)
 {
 	char target[PATH_MAX];
 	int links, result;
@@ -153,7 +148,7 @@ static bool check_path(const struct cli_config *loaded, const char *path)
 {
 	const struct zkf_rule *rule;
 	char real[PATH_MAX];
-	int result = resolve(path, real);
+	int result = cli_path_resolve(path, real);
 
 	if (result < 0) {
 		cli_print_safe(stdout, path, strlen(path));

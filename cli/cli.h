@@ -21,10 +21,12 @@
 enum {
 	EXIT_CHECK_UNMAPPED = 1,
 	EXIT_CHECK_CONFIG = 2,
-	EXIT_LIST_FAILED = 1,
-	EXIT_LIST_NO_KEEPER = 3,
+	EXIT_WHO_NOBODY = 1,
+	EXIT_WHO_TROUBLE = 2,
 	EXIT_RELOAD_FAILED = 1,
 	EXIT_RELOAD_NO_KEEPER = 3,
+	EXIT_FAILED = 1,
+	EXIT_NO_KEEPER = 3,
 	EXIT_TOKEN_NONE = 1,
 	EXIT_TOKEN_FAILED = 2,
 	EXIT_TOKEN_NO_KEEPER = 3,
@@ -40,16 +42,26 @@ struct cli_verb {
 	const char *usage; /* printed by --help, whole */
 	int usage_exit;    /* what a wrong command line exits with */
 	int (*main)(int argc, char **argv);
-	const char *option; /* an option that may be the first argument, or NULL */
+	const char *option; /* an option that may be the first argument, or NULL, or CLI_OWN_OPTIONS */
 };
 
-extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload, cli_verb_token;
+/* It reads its options, and refuses unknown ones, itself. */
+#define CLI_OWN_OPTIONS "-"
+
+extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload, cli_verb_status, cli_verb_who, cli_verb_break,
+	cli_verb_doctor, cli_verb_lock, cli_verb_token;
 
 /* cli_warn - one line on standard error, "zkflock: " before it */
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* cli_print_safe - print bytes; what a terminal could misread is printed as \ooo, as the configuration writes it */
 void cli_print_safe(FILE *stream, const char *bytes, size_t len);
+
+/* cli_json_string - quoted and escaped; what is not UTF-8 becomes U+FFFD */
+void cli_json_string(FILE *stream, const char *bytes, size_t len);
+/* cli_json_bytes - quoted, two hexadecimal digits a byte */
+void cli_json_bytes(FILE *stream, const char *bytes, size_t len);
+bool cli_is_utf8(const char *bytes, size_t len);
 
 /* A configuration in memory; all slices of `config` point into `files`. */
 struct cli_config {
@@ -78,17 +90,38 @@ int cli_keeper_connect(void);
 /* A packet of the keeper's; the text of a row may be longer than the structure has room for. */
 union cli_packet {
 	struct zkf_reply reply;
-	char bytes[ZKF_ROW_BYTES_MAX];
+	char bytes[ZKF_ROW_BYTES_MAX + 1]; /* and a NUL */
 };
 
 /* cli_keeper_ask - send a request that needs no descriptor.  0, or a negative errno after it has said why not. */
 int cli_keeper_ask(int fd, enum zkf_op op, const char *verb);
 
+/* cli_keeper_send_bytes - as cli_keeper_ask, any request */
+int cli_keeper_send_bytes(int fd, const void *request, size_t bytes, const char *verb);
 /* cli_keeper_send - a request about an open file (-1: none).  0, or a negative errno after it has said why not. */
 int cli_keeper_send(int fd, const struct zkf_request *request, int about, const char *verb);
 
 /* cli_keeper_receive - one packet, checked.  Returns its text's length, or a negative errno. */
 int cli_keeper_receive(int fd, union cli_packet *packet);
+
+/*
+ * cli_keeper_rows - all rows until END
+ *
+ * row  gets the text of each, NUL-terminated, its own to change; a negative errno of it ends all
+ *
+ * Returns 0, or a negative errno after it has said why not.
+ */
+int cli_keeper_rows(int fd, const char *verb, int (*row)(void *context, char *text, size_t len), void *context);
+
+/*
+ * cli_path_resolve - the path that the kernel would print for an open descriptor
+ *
+ * path  the file need not exist, its directory must
+ * real  PATH_MAX bytes
+ *
+ * Returns 0 or a negative errno.
+ */
+int cli_path_resolve(const char *path, char *real);
 
 /* cli_rule_warn - print what a reader of the rules may overlook about one of them, a line "  warning   ..." each */
 void cli_rule_warn(const struct cli_config *loaded, const struct zkf_rule *rule);
@@ -112,6 +145,18 @@ enum cli_program {
  * why   CLI_WHY_BYTES, filled unless the program is good
  */
 enum cli_program cli_program_look(const char *path, char *why);
+
+/*
+ * cli_library_find - the library next to this tool, else in ../lib, else where it was installed
+ *
+ * path     PATH_MAX bytes: the library for programs like this tool
+ * preload  what LD_PRELOAD is to name: path, or something by which the loader finds those of other programs too
+ * why      CLI_WHY_BYTES, filled when the result, a negative errno, is not 0
+ */
+int cli_library_find(char *path, const char **preload, char *why);
+
+/* cli_command_find - where execvp(3) would find the command: 0 with the path in `found` (PATH_MAX bytes), or -errno */
+int cli_command_find(const char *command, char *found);
 
 /* cli_library_check - is this file a library that our kind of process can load?  0, or -errno with `why` filled. */
 int cli_library_check(const char *path, char *why);

@@ -132,7 +132,7 @@ int cli_keeper_receive(int fd, union cli_packet *packet)
 	ssize_t got;
 
 	do
-		got = recv(fd, packet, sizeof(*packet), 0);
+		got = recv(fd, packet, ZKF_ROW_BYTES_MAX, 0);
 	while (got < 0 && errno == EINTR);
 	if (got < 0)
 		return errno == EAGAIN || errno == EWOULDBLOCK ? -ETIMEDOUT : -errno;
@@ -176,4 +176,52 @@ int cli_keeper_ask(int fd, enum zkf_op op, const char *verb)
 	const struct zkf_request request = {.magic = ZKF_WIRE_MAGIC, .op = (uint8_t)op};
 
 	return cli_keeper_send(fd, &request, -1, verb);
+}
+
+int cli_keeper_send_bytes(int fd, const void *request, size_t bytes, const char *verb)
+{
+	const struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
+
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ||
+	    send(fd, request, bytes, MSG_NOSIGNAL) < 0) {
+		cli_warn("%s: asking the keeper: %s", verb, strerror(errno));
+		return -EIO;
+	}
+	return 0;
+}
+
+int cli_keeper_rows(int fd, const char *verb, int (*row)(void *context, char *text, size_t len), void *context)
+{
+	static union cli_packet packet;
+	char *text = packet.bytes + offsetof(struct zkf_reply, text);
+	int len, result;
+
+	for (;;) {
+		len = cli_keeper_receive(fd, &packet);
+		if (len < 0) {
+			cli_warn("%s: the keeper's answer: %s%s", verb, strerror(-len),
+			         len == -ECONNRESET ? "; is it of another version?" : "");
+			return len;
+		}
+		text[len] = '\0';
+		switch (packet.reply.answer) {
+		case ZKF_ROW:
+			result = row(context, text, (size_t)len);
+			if (result == 0)
+				break;
+			cli_warn("%s: %s", verb, strerror(-result));
+			return result;
+		case ZKF_END:
+			return 0;
+		case ZKF_FAILED:
+			fprintf(stderr, "zkflock: %s: the keeper says: ", verb);
+			cli_print_safe(stderr, text, (size_t)len);
+			fprintf(stderr, " (%s)\n", strerror(packet.reply.error));
+			return packet.reply.error > 0 ? -packet.reply.error : -EIO;
+		default:
+			cli_warn("%s: the keeper's answer is of another version; restart zkflockd", verb);
+			return -EPROTO;
+		}
+	}
 }

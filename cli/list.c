@@ -1,225 +1,192 @@
 /*
- * cli/list.c - zkflock list: the cluster locks that this host's keeper knows of
+ * cli/list.c - zkflock list and who: the locks of the cluster, or of one lock
  *
- * Answers for: asking with ZKF_OP_LIST and printing the rows as an aligned table.
+ * Answers for: options, from a path to its lock, showing it again and again.
+ * Does not:    know rows; see table.c.
  * Threads:     one.
- * Specification: keeper/wire.h; zkflock(1).
+ * Specification: zkflock(1); lslocks(8).
  * SPDX-License-Identifier: Apache-2.0
  */
 #define _GNU_SOURCE
 
 #include <errno.h>
-#include <stdbool.h>
+#include <getopt.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
-#include "keeper/wire.h"
+#include "mapping/name.h"
+#include "table.h"
 
-static const char usage[] =
-	"usage: zkflock list\n"
+#define OPTIONS_TEXT                                                                                                   \
+	"  -o, --output COLUMNS   which columns, separated by commas: COMMAND, PID, TYPE, SIZE, MODE, M, START, END, PATH,\n" \
+	"                         LOCK, HOST, STATE, AGE, BLOCKER\n"                                                           \
+	"  -n, --noheadings       no first line\n"                                                                             \
+	"  -J, --json             as JSON, all columns unless -o chooses\n"                                                    \
+	"      --watch [SECONDS]  again every SECONDS (2)\n"                                                                   \
 	"\n"
-	"Shows the cluster locks that this host's keeper knows of: its own host's and those in their way.\n"
-	"START and END are bytes, '-' as END means to the end of the file and beyond; STATE is held, kept (the host "
-	"may\n"
-	"lock without asking), waiting or recalled (another host waits for it); AGE is the time in that state.\n"
+
+static const char list_usage[] =
+	"usage: zkflock list [-o COLUMNS] [-n] [-J] [--watch [SECONDS]]\n"
 	"\n"
+	"Shows every lock of the cluster that is held, kept or waited for: of each lock the queue in its order.\n"
+	"STATE is held, kept (the host may lock without asking), granted (held or kept: only that host knows), waiting, or\n"
+	"recalled (held, and another host waits).  '-' as END means to the end of the file and beyond.\n" OPTIONS_TEXT
 	"Exits with 0, 1 (the keeper answered with an error), 3 (no keeper answers), 64 (wrong command line).\n";
 
-enum column { LOCK, KIND, MODE, START, END, HOST, PID, COMMAND, STATE, AGE, PATH, COLUMN_COUNT };
+static const char who_usage[] =
+	"usage: zkflock who [-o COLUMNS] [-n] [-J] [--watch [SECONDS]] [--] PATH|LOCK\n"
+	"\n"
+	"Shows who holds a lock, and who waits for it, on every host.  What has a '/' at its beginning, or is a file, is a path,\n"
+	"and its lock is meant; else it is a lock's name as `zkflock list` prints it.\n" OPTIONS_TEXT
+	"Exits with 0 (somebody has it), 1 (nobody), 2 (trouble: the path is not mapped, or the keeper failed), 3 (no keeper\n"
+	"answers), 64 (wrong command line).\n";
 
-static const char *const headings[COLUMN_COUNT] = {"LOCK", "KIND",    "MODE",  "START", "END", "HOST",
-                                                   "PID",  "COMMAND", "STATE", "AGE",   "PATH"};
-static const bool is_number[COLUMN_COUNT] = {[START] = true, [END] = true, [PID] = true, [AGE] = true};
-
-struct row {
-	char *cells[COLUMN_COUNT]; /* all in one allocation, at cells[0] */
+struct options {
+	struct cli_layout layout;
+	unsigned watch_s; /* 0: once */
 };
 
-struct table {
-	struct row *rows;
-	size_t count, capacity;
-};
-
-/* format_age - 850ms, 12s, 3m05s, 2h10m, 3d04h: two units are enough for people */
-static void format_age(char *out, size_t capacity, const char *cell)
+static int parse_seconds(const char *text, unsigned *seconds, const char *verb)
 {
 	char *end;
-	long long ms = strtoll(cell, &end, 10), s = ms / 1000;
+	unsigned long number = strtoul(text, &end, 10);
 
-	if (end == cell || *end != '\0' || ms < 0)
-		snprintf(out, capacity, "%s", cell);
-	else if (ms < 1000)
-		snprintf(out, capacity, "%lldms", ms);
-	else if (s < 60)
-		snprintf(out, capacity, "%llds", s);
-	else if (s < 3600)
-		snprintf(out, capacity, "%lldm%02llds", s / 60, s % 60);
-	else if (s < 86400)
-		snprintf(out, capacity, "%lldh%02lldm", s / 3600, s / 60 % 60);
-	else
-		snprintf(out, capacity, "%lldd%02lldh", s / 86400, s / 3600 % 24);
-}
-
-static int table_grow(struct table *table)
-{
-	size_t capacity = table->capacity ? table->capacity * 2 : 64;
-	struct row *rows;
-
-	if (table->count < table->capacity)
-		return 0;
-	rows = reallocarray(table->rows, capacity, sizeof(*rows));
-	if (!rows)
-		return -ENOMEM;
-	table->rows = rows;
-	table->capacity = capacity;
+	if (text[0] < '0' || text[0] > '9' || *end != '\0' || number < 1 || number > 86400) {
+		cli_warn("%s: --watch %s; allowed are 1 to 86400 seconds", verb, text);
+		return -EINVAL;
+	}
+	*seconds = (unsigned)number;
 	return 0;
 }
 
-#define AGE_BYTES 24
-
-/* table_add - split a line at its tabs; fields that a keeper of another version lacks are empty, more are dropped */
-static int table_add(struct table *table, const char *text, size_t len)
+/* parse - 0 with optind at the first argument, or -EINVAL after it has said what is wrong */
+static int parse(int argc, char **argv, struct options *options)
 {
-	struct row *row;
-	char *copy, *next;
-	int i;
+	static const struct option names[] = {{"output", required_argument, NULL, 'o'}, {"noheadings", no_argument, NULL, 'n'},
+	                                      {"json", no_argument, NULL, 'J'}, {"watch", optional_argument, NULL, 'w'},
+	                                      {NULL, 0, NULL, 0}};
+	const char *chosen = NULL;
+	int option;
 
-	if (table_grow(table) < 0)
-		return -ENOMEM;
-	copy = malloc(len + 1 + AGE_BYTES);
-	if (!copy)
-		return -ENOMEM;
-	memcpy(copy, text, len);
-	copy[len] = '\0';
-	next = copy;
-	row = &table->rows[table->count++];
-	for (i = 0; i < COLUMN_COUNT; i++) {
-		char *cell = next ? strsep(&next, "\t") : copy + len;
-
-		row->cells[i] = cell;
-		for (; *cell != '\0'; cell++)
-			if ((unsigned char)*cell < 0x20 || *cell == 0x7f)
-				*cell = '?'; /* the keeper encodes them; a terminal must not depend on it */
+	*options = (struct options){.layout = {.headings = true}};
+	opterr = 0;
+	optind = 1;
+	while ((option = getopt_long(argc, argv, "+:o:nJ", names, NULL)) != -1) {
+		if (option == 'o') {
+			chosen = optarg;
+		} else if (option == 'n') {
+			options->layout.headings = false;
+		} else if (option == 'J') {
+			options->layout.json = true;
+		} else if (option == 'w') {
+			options->watch_s = 2;
+			if (!optarg && optind < argc && argv[optind][0] >= '0' && argv[optind][0] <= '9')
+				optarg = argv[optind++];
+			if (optarg && parse_seconds(optarg, &options->watch_s, argv[0]) < 0)
+				return -EINVAL;
+		} else {
+			cli_warn("%s: %s %s; see zkflock %s --help", argv[0],
+			         option == ':' ? "no value for option" : "unknown option", argv[optind - 1], argv[0]);
+			return -EINVAL;
+		}
 	}
-	format_age(copy + len + 1, AGE_BYTES, row->cells[AGE]);
-	row->cells[AGE] = copy + len + 1;
+	if (chosen)
+		return cli_layout_columns(&options->layout, chosen, argv[0]);
+	cli_layout_default(&options->layout);
 	return 0;
 }
 
-static void table_free(struct table *table)
+/* show - once, or for ever.  name: of one lock, or NULL.  The exit code of the last time; *rows: how many there were */
+static int show(const struct options *options, const char *verb, const char *name, size_t *rows)
 {
-	size_t i;
-
-	for (i = 0; i < table->count; i++)
-		free(table->rows[i].cells[0]);
-	free(table->rows);
-}
-
-static const char *cell_text(const struct row *row, int column)
-{
-	const char *text = row->cells[column];
-
-	if (text[0] == '\0' || (column == END && strcmp(text, "-1") == 0))
-		return "-";
-	return text;
-}
-
-/* width - columns on the terminal, if it shows UTF-8: bytes that begin a character */
-static int width(const char *text)
-{
-	int columns = 0;
-
-	for (; *text != '\0'; text++)
-		columns += ((unsigned char)*text & 0xc0) != 0x80;
-	return columns;
-}
-
-static void print_cell(const char *text, int column, int columns)
-{
-	int pad = columns - width(text);
-
-	if (column == COLUMN_COUNT - 1)
-		printf("%s\n", text);
-	else if (is_number[column])
-		printf("%*s%s ", pad, "", text);
-	else
-		printf("%s%*s ", text, pad, "");
-}
-
-static void table_print(const struct table *table)
-{
-	int columns[COLUMN_COUNT];
-	size_t r;
-	int i;
-
-	for (i = 0; i < COLUMN_COUNT; i++) {
-		columns[i] = width(headings[i]);
-		for (r = 0; r < table->count; r++)
-			if (width(cell_text(&table->rows[r], i)) > columns[i])
-				columns[i] = width(cell_text(&table->rows[r], i));
-	}
-	for (i = 0; i < COLUMN_COUNT; i++)
-		print_cell(headings[i], i, columns[i]);
-	for (r = 0; r < table->count; r++)
-		for (i = 0; i < COLUMN_COUNT; i++)
-			print_cell(cell_text(&table->rows[r], i), i, columns[i]);
-}
-
-/* collect - all rows.  Returns 0, or a negative errno after it has said why. */
-static int collect(int fd, struct table *table)
-{
-	static union cli_packet packet;
-	const char *text = packet.bytes + offsetof(struct zkf_reply, text);
-	int len;
+	struct cli_table table = {0};
+	int result;
 
 	for (;;) {
-		len = cli_keeper_receive(fd, &packet);
-		if (len < 0) {
-			cli_warn("list: the keeper's answer: %s", strerror(-len));
-			return len;
-		}
-		switch (packet.reply.answer) {
-		case ZKF_ROW:
-			if (table_add(table, text, (size_t)len) == 0)
-				break;
-			cli_warn("list: %s", strerror(ENOMEM));
-			return -ENOMEM;
-		case ZKF_END:
-			return 0;
-		case ZKF_FAILED:
-			fputs("zkflock: list: the keeper says: ", stderr);
-			cli_print_safe(stderr, text, (size_t)len);
-			fprintf(stderr, " (%s)\n", strerror(packet.reply.error));
-			return -EIO;
-		default:
-			cli_warn("list: the keeper's answer is of another version; restart zkflockd");
-			return -EPROTO;
-		}
+		result = cli_table_fetch(&table, verb);
+		if (result == 0 && name)
+			cli_table_keep(&table, name);
+		*rows = table.count;
+		if (options->watch_s && isatty(STDOUT_FILENO))
+			fputs("\033[H\033[2J", stdout); /* home, clear: as watch(1) */
+		if (result == 0)
+			cli_table_print(&table, &options->layout);
+		cli_table_free(&table);
+		if (!options->watch_s)
+			return result;
+		if (!isatty(STDOUT_FILENO) && !options->layout.json)
+			putchar('\n');
+		if (fflush(stdout) != 0 || ferror(stdout))
+			return EXIT_FAILED;
+		sleep(options->watch_s);
 	}
 }
 
 static int list_main(int argc, char **argv)
 {
-	struct table table = {0};
-	int fd, result;
+	struct options options;
+	size_t rows;
 
-	if (argc > 1) {
-		cli_warn("list: unexpected argument %s; see zkflock list --help", argv[1]);
+	if (parse(argc, argv, &options) < 0)
+		return EXIT_USAGE;
+	if (optind < argc) {
+		cli_warn("list: unexpected argument %s; see zkflock list --help", argv[optind]);
 		return EXIT_USAGE;
 	}
-	fd = cli_keeper_connect();
-	if (fd < 0)
-		return EXIT_LIST_NO_KEEPER;
-	result = cli_keeper_ask(fd, ZKF_OP_LIST, "list");
-	if (result == 0)
-		result = collect(fd, &table);
-	close(fd);
-	if (result == 0)
-		table_print(&table);
-	table_free(&table);
-	return result == 0 ? 0 : EXIT_LIST_FAILED;
+	return show(&options, "list", NULL, &rows);
 }
 
-const struct cli_verb cli_verb_list = {"list", usage, EXIT_USAGE, list_main, NULL};
+/* znode_of - of a path's lock; 0 or -ENOENT after it has said why there is none */
+static int znode_of(const char *path, char znode[ZKF_NAME_BYTES_MAX + 1])
+{
+	const struct zkf_rule *rule;
+	struct cli_config loaded;
+	char real[PATH_MAX];
+	int result;
+
+	if (cli_config_load(&loaded) < 0)
+		return -ENOENT;
+	result = cli_path_resolve(path, real);
+	if (result == 0) {
+		rule = zkf_config_match(&loaded.config, real, strlen(real));
+		result = !rule || rule->excluded ? -ENOENT : zkf_rule_znode(rule, real, strlen(real), znode);
+		if (result < 0)
+			cli_warn("who: %s is not a cluster lock; see zkflock check", path);
+	} else {
+		cli_warn("who: %s: %s", path, strerror(-result));
+	}
+	cli_config_free(&loaded);
+	return result < 0 ? -ENOENT : 0;
+}
+
+static int who_main(int argc, char **argv)
+{
+	char znode[ZKF_NAME_BYTES_MAX + 1];
+	const char *what;
+	struct options options;
+	size_t rows = 0;
+	int result;
+
+	if (parse(argc, argv, &options) < 0)
+		return EXIT_USAGE;
+	if (argc - optind != 1) {
+		cli_warn("who: %s; see zkflock who --help", optind < argc ? "more than one PATH or LOCK" : "no PATH or LOCK");
+		return EXIT_USAGE;
+	}
+	what = argv[optind];
+	if (what[0] == '/' || strncmp(what, "./", 2) == 0 || access(what, F_OK) == 0) {
+		if (znode_of(what, znode) < 0)
+			return EXIT_WHO_TROUBLE;
+		what = znode;
+	}
+	result = show(&options, "who", what, &rows);
+	if (result == EXIT_FAILED)
+		return EXIT_WHO_TROUBLE;
+	return result != 0 ? result : rows ? 0 : EXIT_WHO_NOBODY;
+}
+
+const struct cli_verb cli_verb_list = {"list", list_usage, EXIT_USAGE, list_main, CLI_OWN_OPTIONS};
+const struct cli_verb cli_verb_who = {"who", who_usage, EXIT_USAGE, who_main, CLI_OWN_OPTIONS};

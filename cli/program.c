@@ -128,6 +128,36 @@ static const char *gains_privileges(int fd)
 	return NULL;
 }
 
+/* is_go - its runtime makes system calls itself, also where it is linked with libc */
+static bool is_go(int fd, const ElfW(Ehdr) * header)
+{
+	char notes[1024];
+	ElfW(Phdr) segment;
+	ElfW(Nhdr) note;
+	unsigned i;
+
+	for (i = 0; i < header->e_phnum; i++) {
+		off_t place = (off_t)(header->e_phoff + (uint64_t)i * header->e_phentsize);
+		ssize_t got, at;
+
+		if (pread(fd, &segment, sizeof(segment), place) != (ssize_t)sizeof(segment))
+			return false;
+		if (segment.p_type != PT_NOTE)
+			continue;
+		got = pread(fd, notes, segment.p_filesz < sizeof(notes) ? segment.p_filesz : sizeof(notes),
+		            (off_t)segment.p_offset);
+		for (at = 0; at + (ssize_t)sizeof(note) + 4 <= got;) {
+			memcpy(&note, notes + at, sizeof(note));
+			if (note.n_namesz == 4 && memcmp(notes + at + sizeof(note), "Go\0", 4) == 0)
+				return true;
+			if (note.n_namesz > sizeof(notes) || note.n_descsz > sizeof(notes))
+				break;
+			at += (ssize_t)(sizeof(note) + ((note.n_namesz + 3) & ~3u) + ((note.n_descsz + 3) & ~3u));
+		}
+	}
+	return false;
+}
+
 static enum cli_program look_at_elf(int fd, const char *path, const ElfW(Ehdr) * header, char *why)
 {
 	const char *privileges;
@@ -138,6 +168,11 @@ static enum cli_program look_at_elf(int fd, const char *path, const ElfW(Ehdr) *
 	}
 	if (!looks_dynamic(fd, header)) {
 		snprintf(why, CLI_WHY_BYTES, "%s is statically linked: its locks are seen by this host only", path);
+		return CLI_PROGRAM_UNSEEN;
+	}
+	if (is_go(fd, header)) {
+		snprintf(why, CLI_WHY_BYTES, "%s is a Go program, which makes system calls without libc: its locks are seen by "
+		         "this host only", path);
 		return CLI_PROGRAM_UNSEEN;
 	}
 	privileges = gains_privileges(fd);

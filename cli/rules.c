@@ -218,6 +218,8 @@ static void print_settings(const struct zkf_config *config)
 	int i;
 
 	for (i = 0; i < ZKF_SETTING_COUNT; i++) {
+		if (i == ZKF_METRICS_FILE && config->metrics_file.len == 0)
+			continue; /* none */
 		print_place(&config->places[i]);
 		printf("%s ", zkf_setting_names[i]);
 		if (i == ZKF_ENSEMBLE && config->ensemble.len == 0)
@@ -227,6 +229,8 @@ static void print_settings(const struct zkf_config *config)
 		else if (i == ZKF_ROOT)
 			printf("%.*s\n", config->root.len ? (int)config->root.len : 1,
 			       config->root.len ? config->root.ptr : "/");
+		else if (i == ZKF_METRICS_FILE)
+			printf("%.*s\n", (int)config->metrics_file.len, config->metrics_file.ptr);
 		else
 			printf("%lldms\n", (long long)values_ms[i]);
 	}

@@ -37,13 +37,7 @@ static const char usage[] =
 	"The exit status is COMMAND's, or 125 (zkflock's own trouble: the configuration is broken, the library can't\n"
 	"be loaded), 126 (COMMAND can't be executed), 127 (COMMAND is not found).\n";
 
-/*
- * library_find - the library next to this tool, else in ../lib, else where it was installed
- *
- * path     PATH_MAX bytes: the library for programs like this tool
- * preload  what LD_PRELOAD is to name: path, or something by which the loader finds those of other programs too
- */
-static int library_find(char *path, const char **preload, char *why)
+int cli_library_find(char *path, const char **preload, char *why)
 {
 	static const char *const places[] = {"/" LIBRARY, "/../lib/" LIBRARY};
 	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX - 1);
@@ -101,12 +95,8 @@ static int executable(const char *path)
 	return access(path, X_OK) < 0 ? -errno : 0;
 }
 
-/*
- * command_find - where execvp(3) would find the command
- *
- * Returns 0 with the path in `found` (PATH_MAX bytes), or a negative errno; -EACCES goes before -ENOENT, as in execvp.
- */
-static int command_find(const char *command, char *found)
+/* -EACCES goes before -ENOENT, as in execvp. */
+int cli_command_find(const char *command, char *found)
 {
 	const char *search = getenv("PATH"), *end;
 	int result = -ENOENT;
@@ -164,11 +154,11 @@ static int prepare(const char *command, char *found)
 	if (cli_config_load(&loaded) < 0)
 		return EXIT_RUN_TROUBLE;
 	cli_config_free(&loaded);
-	if (library_find(library, &preload, why) < 0) {
+	if (cli_library_find(library, &preload, why) < 0) {
 		cli_warn("run: the library can't be loaded: %s", why);
 		return EXIT_RUN_TROUBLE;
 	}
-	result = command_find(command, found);
+	result = cli_command_find(command, found);
 	if (result < 0)
 		return run_failed(command, result);
 	program = cli_program_look(found, why);

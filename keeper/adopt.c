@@ -26,6 +26,7 @@
 #include "lease.h"
 #include "lines.h"
 #include "log.h"
+#include "named.h"
 #include "look.h"
 #include "refused.h"
 #include "session.h"
@@ -161,6 +162,7 @@ static void file_known(const struct zkf_state_file *known, int fd)
 {
 	const struct zkf_rule *rule = zkf_config_match(rules, known->path, strlen(known->path));
 	char name[ZKF_NAME_BYTES_MAX + 1];
+	const char *named;
 	struct zkf_file *file;
 	struct zkf_lock *lock;
 	struct stat status;
@@ -174,10 +176,13 @@ static void file_known(const struct zkf_state_file *known, int fd)
 		not_all_known();
 		return;
 	}
+	named = zkf_named_znode(known->path);
+	if (named)
+		rule = zkf_named_rule(rules);
 	lock->on_loss = rule ? rule->on_loss : ZKF_LOSS_FREEZE;
 	/* By another name, or none, in the rules of today: until its last unlock only. */
-	outdated = !rule || rule->excluded || rule->group != known->group ||
-	           zkf_rule_znode(rule, known->path, strlen(known->path), name) <= 0 || strcmp(name, known->lock) != 0;
+	outdated = !named && (!rule || rule->excluded || rule->group != known->group ||
+	           zkf_rule_znode(rule, known->path, strlen(known->path), name) <= 0 || strcmp(name, known->lock) != 0);
 	lock->keep_ns = outdated ? 0 : rule->keep_ms * ZKF_NS_PER_MS;
 	zkf_lock_touch(lock);
 	error = zkf_file_open(&file, lock, fd, &status, known->path, known->kind);
@@ -217,7 +222,7 @@ static void file_adopt_blindly(const struct zkf_state_file *known)
 	const struct zkf_rule *rule = zkf_config_match(rules, known->path, strlen(known->path));
 	struct zkf_lock *lock = zkf_lock_get(known->group ? ZKF_GROUP : known->kind, known->lock);
 
-	if (!lock || zkf_file_know(lock, known->dev, known->ino, known->kind))
+	if (!lock || zkf_file_know(lock, known->dev, known->ino, known->kind, known->path))
 		zkf_log(ZKF_LOG_ERROR, "adopt path=%s error=\"out of memory\"", known->path);
 	else
 		lock->on_loss = rule ? rule->on_loss : ZKF_LOSS_FREEZE;

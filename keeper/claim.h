@@ -53,6 +53,7 @@ struct zkf_peer {
 	bool gone;
 	bool opaque; /* foreign, or its data can't be read: it heeds no marks, and must not be written to */
 	int32_t version;
+	int64_t ctime_ms; /* when it queued, by the server's clock; 0: not read */
 	struct zkf_peer *proof; /* overtaking: why it is not granted */
 	bool marked; /* carries our mark, for all we know */
 };

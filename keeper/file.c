@@ -143,7 +143,7 @@ failed:
 	return error;
 }
 
-int zkf_file_know(struct zkf_lock *lock, uint64_t dev, uint64_t ino, uint32_t kind)
+int zkf_file_know(struct zkf_lock *lock, uint64_t dev, uint64_t ino, uint32_t kind, const char *path)
 {
 	struct zkf_file *file;
 
@@ -157,8 +157,10 @@ int zkf_file_know(struct zkf_lock *lock, uint64_t dev, uint64_t ino, uint32_t ki
 	file->key.kind = kind;
 	file->lock = lock;
 	file->fd = -1;
+	file->watch = -1;
 	file->slot = ZKF_NO_SLOT;
-	return enter(file);
+	file->path = zkf_memdup(path, strlen(path));
+	return file->path ? enter(file) : -ENOMEM;
 }
 
 void zkf_file_free(struct zkf_file *file)

@@ -60,7 +60,7 @@ int zkf_file_open(struct zkf_file **made, struct zkf_lock *lock, int passed_fd, 
 void zkf_file_free(struct zkf_file *file);
 
 /* zkf_file_know - an entry in the table for zkf_file_find alone, which nothing is open for; 0 or -ENOMEM */
-int zkf_file_know(struct zkf_lock *lock, uint64_t dev, uint64_t ino, uint32_t kind);
+int zkf_file_know(struct zkf_lock *lock, uint64_t dev, uint64_t ino, uint32_t kind, const char *path);
 
 /*
  * zkf_file_look - what is in use: every lock that any process of this machine holds on the file

@@ -67,7 +67,7 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
  */
 #define ZKF_FAIR_AFTER_MS 2000
 /* A wait that lasts this long is told to people, again at doubling times. */
-#define ZKF_WAITING_TELL_MS 30000
+#define ZKF_WAITING_TELL_MS 5000
 /* A wait that lasts this long may be part of a deadlock: look for a cycle, then again at doubling intervals. */
 #define ZKF_DEADLOCK_FIRST_MS 200
 #define ZKF_DEADLOCK_MAX_MS 60000

@@ -21,4 +21,7 @@ struct zkf_listing *zkf_listing_start(struct zkf_conversation *conversation, uid
 /* zkf_listing_stop - the conversation has ended */
 void zkf_listing_stop(struct zkf_listing *listing);
 
+/* zkf_listing_go_on - what was sent has been read */
+void zkf_listing_go_on(struct zkf_listing *listing);
+
 #endif

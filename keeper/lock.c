@@ -30,6 +30,8 @@
 #include "log.h"
 #include "look.h"
 #include "loss.h"
+#include "metrics.h"
+#include "probe.h"
 #include "publish.h"
 #include "recall.h"
 #include "refused.h"
@@ -246,6 +248,7 @@ static void fail(struct zkf_demand *demand, const char *why)
 	int bytes = snprintf(reply.text, sizeof(reply.text), "%s: %s", demand->lock->key.name, why);
 
 	reply.text_bytes = bytes < (int)sizeof(reply.text) ? (uint32_t)bytes : (uint32_t)sizeof(reply.text) - 1;
+	zkf_counts.failed++;
 	give_answer(demand, &reply);
 }
 
@@ -253,6 +256,7 @@ static void fail_deadlocked(struct zkf_demand *demand)
 {
 	struct zkf_reply reply = {.answer = ZKF_FAILED, .error = EDEADLK};
 
+	zkf_counts.deadlocks++;
 	give_answer(demand, &reply);
 }
 
@@ -273,6 +277,12 @@ static void cover(struct zkf_demand *demand, enum zkf_demand_state state)
 	}
 	zkf_log(ZKF_LOG_DEBUG, "lock covered lock=%s pid=%d held=%d soft=%d", demand->lock->key.name, demand->pid, demand->held,
 	        state == ZKF_DEMAND_SOFT);
+	if (!demand->held) {
+		int64_t took_ns = zkf_now_ns() - demand->arrived_ns;
+
+		zkf_metrics_granted(took_ns, demand->claim != NULL);
+		ZKF_PROBE3(grant, demand->lock->key.name, demand->pid, took_ns);
+	}
 	zkf_holds_promise(demand);
 	demand->state = state;
 	demand->file->looked_step = 0; /* what was seen in this step did not have it */
@@ -303,6 +313,8 @@ static void refuse(struct zkf_demand *demand, const struct zkf_claim *claim)
 		reply.end = claim && claim->refused_by.mode ? claim->refused_by.end : demand->end;
 		/* Linux's rule for another machine's lock: the pid, negated.  An open file description has none: -1. */
 		reply.pid = claim && claim->refused_pid ? -claim->refused_pid : -1;
+	} else if (!demand->held) {
+		zkf_counts.refused++;
 	}
 	give_answer(demand, &reply);
 }
@@ -504,6 +516,15 @@ static void demand_refused(struct zkf_lock *lock, struct zkf_demand *demand)
 	}
 }
 
+static void count_wait(struct zkf_demand *demand)
+{
+	if (demand->waited || demand->nonblock)
+		return;
+	demand->waited = true;
+	zkf_counts.waits++;
+	ZKF_PROBE2(wait, demand->lock->key.name, demand->pid);
+}
+
 static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 {
 	struct zkf_claim *claim = demand->claim;
@@ -520,6 +541,8 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 	}
 	if (demand->in_the_way &&
 	    (demand->nonblock || zkf_lock_covered(lock, demand->start, demand->end, demand->mode))) {
+		if (!demand->in_doubt)
+			count_wait(demand);
 		if (demand->in_doubt)
 			zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_DOUBT_MS * ZKF_NS_PER_MS);
 		else if (demand->nonblock)
@@ -542,6 +565,7 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 		return;
 	}
 	if (claim && claim->state == ZKF_CLAIM_WAITING) {
+		count_wait(demand);
 		conversion_drops(demand);
 		if (lock->key.kind == ZKF_RECORD)
 			claim_narrow(lock, claim, demand);
@@ -615,6 +639,8 @@ static void claims_gone(struct zkf_lock *lock)
 	}
 	if (!lost)
 		return;
+	zkf_counts.losses++;
+	ZKF_PROBE2(loss, lock->key.name, lock->key.kind);
 	/* What was held by it is lost, though the session lives: published first, so that nobody takes more. */
 	lock->reduced = true;
 	zkf_recall_publish(lock);
@@ -773,8 +799,10 @@ void zkf_lock_session_lost(void)
 	for (struct zkf_lock *lock = locks; lock; lock = lock->hh.next) {
 		for (struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
 			demand->claim = NULL;
-		while (lock->claims)
+		while (lock->claims) {
+			zkf_counts.losses += lock->claims->state == ZKF_CLAIM_GRANTED;
 			zkf_claim_forget(lock->claims);
+		}
 		lock->follower_count = 0;
 		lock->reduced = true;
 		zkf_recall_stop(lock);

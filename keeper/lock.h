@@ -105,6 +105,7 @@ struct zkf_demand {
 	bool many_own;      /* records: its owner holds more of the range than could be put back exactly */
 	bool process_holds; /* its process holds something of this lock */
 	bool patience_over;
+	bool waited;        /* counted as a wait */
 	enum zkf_unavailable unavailable;
 	int32_t pid, tid;
 	struct zkf_thread thread; /* who asks, in our own pid namespace; task 0: not to be told */

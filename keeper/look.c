@@ -111,6 +111,7 @@ static int peer_take(struct zkf_peer *peer, const struct zkf_zk_result *result)
 	peer->opaque = false;
 	peer->gone = result->error == -ENOENT;
 	peer->version = result->version;
+	peer->ctime_ms = result->ctime_ms;
 	if (peer->gone)
 		return 0;
 	if (!result->error && !peer->id.foreign)

@@ -159,6 +159,13 @@ int zkf_loop_add(struct zkf_source *source, uint32_t events)
 	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, source->fd, &event) ? -errno : 0;
 }
 
+int zkf_loop_change(struct zkf_source *source, uint32_t events)
+{
+	struct epoll_event event = {.events = events, .data.ptr = source};
+
+	return epoll_ctl(epoll_fd, EPOLL_CTL_MOD, source->fd, &event) ? -errno : 0;
+}
+
 void zkf_loop_remove(struct zkf_source *source)
 {
 	epoll_ctl(epoll_fd, EPOLL_CTL_DEL, source->fd, NULL);

@@ -40,8 +40,9 @@ enum zkf_stop {
 int zkf_loop_run(void);
 void zkf_loop_stop_for(enum zkf_stop reason);
 
-/* zkf_loop_add, zkf_loop_remove - watch a descriptor for reading and hang-up; 0 or a negative errno of epoll_ctl */
+/* zkf_loop_add, zkf_loop_change, zkf_loop_remove - watch a descriptor for these events; 0 or a negative errno of epoll_ctl */
 int zkf_loop_add(struct zkf_source *source, uint32_t events);
+int zkf_loop_change(struct zkf_source *source, uint32_t events);
 void zkf_loop_remove(struct zkf_source *source);
 
 /* zkf_now_ns - CLOCK_BOOTTIME */

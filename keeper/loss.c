@@ -5,6 +5,7 @@
 #include "loss.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,6 +22,8 @@
 #include "lease.h"
 #include "lines.h"
 #include "log.h"
+#include "metrics.h"
+#include "named.h"
 #include "refused.h"
 #include "state.h"
 
@@ -105,6 +108,7 @@ static void stop(const struct zkf_lock *lock, int32_t pid, uint64_t start, char 
 	}
 	error = send_signal(pid, start, SIGSTOP);
 	signals_sent += !error;
+	zkf_counts.stopped += !error;
 	zkf_log(ZKF_LOG_ERROR, "loss lock=%s pid=%d action=SIGSTOP error=%d", lock->key.name, pid, -error);
 }
 
@@ -131,6 +135,7 @@ static void act(struct zkf_lock *lock, int32_t pid, enum event event)
 		number = SIGTERM;
 	error = send_signal(pid, start, number);
 	signals_sent += !error && number == SIGKILL;
+	zkf_counts.killed += !error && number == SIGKILL;
 	zkf_log(ZKF_LOG_ERROR, "loss lock=%s pid=%d action=%s error=%d", lock->key.name, pid,
 	        number == SIGKILL ? "SIGKILL" : "SIGTERM", -error);
 }
@@ -165,6 +170,30 @@ static bool holds(const struct zkf_file *file, int32_t pid, const char *fd, uint
 	return found || holds_noted(file, pid, fd);
 }
 
+static int group_of(int32_t pid)
+{
+	return pid > 0 ? (int)getpgid(pid) : -1;
+}
+
+/* `zkflock lock` has a process group of its own: what the command has started is in it, with the descriptor or not. */
+static void act_on_group(struct zkf_lock *lock, int32_t holder, enum event event)
+{
+	int group = group_of(holder);
+	struct zkf_entries processes;
+	const char *name;
+
+	if (group <= 0 || group == getpgrp())
+		return;
+	lacking |= is_lack(zkf_entries_open(&processes, "/proc"));
+	while ((name = zkf_entries_next(&processes)) != NULL) {
+		int32_t pid = isdigit((unsigned char)*name) ? (int32_t)strtol(name, NULL, 10) : 0;
+
+		if (pid > 0 && pid != holder && group_of(pid) == group)
+			act(lock, pid, event);
+	}
+	zkf_entries_close(&processes);
+}
+
 /* Acts on the locks that a process holds; only: NULL for all. */
 static void process_check(int32_t pid, struct zkf_lock *only, enum event event)
 {
@@ -183,8 +212,11 @@ static void process_check(int32_t pid, struct zkf_lock *only, enum event event)
 		for (uint32_t kind = ZKF_FLOCK; kind <= ZKF_RECORD; kind++) {
 			struct zkf_file *file = zkf_file_find(dev, ino, kind);
 
-			if (file && (!only || file->lock == only) && holds(file, pid, name, kind))
-				act(file->lock, pid, event);
+			if (!file || (only && file->lock != only) || !holds(file, pid, name, kind))
+				continue;
+			if (zkf_named_znode(file->path))
+				act_on_group(file->lock, pid, event);
+			act(file->lock, pid, event);
 		}
 	}
 	zkf_entries_close(&fds);
@@ -223,6 +255,7 @@ static void stopped_signal(int number)
 	for (size_t i = 0; i < stopped_count; i++) {
 		int error = send_signal(stopped[i].pid, stopped[i].start, number);
 
+		zkf_counts.killed += !error && number == SIGKILL;
 		zkf_log(number == SIGCONT ? ZKF_LOG_WARN : ZKF_LOG_ERROR, "loss pid=%d action=%s error=%d", stopped[i].pid,
 		        number == SIGCONT ? "SIGCONT" : "SIGKILL", -error);
 	}

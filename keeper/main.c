@@ -30,11 +30,14 @@
 #include "log.h"
 #include "loop.h"
 #include "loss.h"
+#include "metrics.h"
+#include "named.h"
 #include "publish.h"
 #include "rules.h"
 #include "server.h"
 #include "session.h"
 #include "state.h"
+#include "status.h"
 #include "store.h"
 #include "supervisor.h"
 #include "waiting.h"
@@ -291,6 +294,9 @@ static int start_parts(int directory, const char *path)
 	error = zkf_server_init(directory, path, zkf_supervisor_listener(), everybody ? 0666 : 0600, zkf_rules_current());
 	if (error)
 		return give_up(EXIT_TROUBLE, "%s/socket: %s", path, strerror(-error));
+	zkf_metrics_use(zkf_rules_current()->metrics_file.ptr, zkf_rules_current()->metrics_file.len);
+	zkf_metrics_init();
+	zkf_status_init();
 	tell_ready();
 	zkf_supervisor_tell("READY=1\nSTATUS=connecting to ZooKeeper");
 	zkf_loss_init();
@@ -313,6 +319,7 @@ static int serve(int directory, const char *path)
 		_exit(EXIT_AGAIN); /* not a word to the server, nothing put away: as if killed */
 	zkf_supervisor_tell("STOPPING=1");
 	zkf_server_end(directory);
+	zkf_metrics_end();
 	if (reason < 0)
 		return give_up(EXIT_TROUBLE, "loop: %s", strerror(-reason));
 	/* With a lock in use the session must live on: a new keeper or its timeout decides, not we. */
@@ -428,6 +435,7 @@ int main(int argc, char **argv)
 	srandom((unsigned)getpid() ^ (unsigned)zkf_now_ns()); /* pauses that no two keepers share; after the fork pids differ */
 	raise_file_limit();
 	zkf_state_init(directory);
+	zkf_named_init(directory);
 	if (zkf_store_init())
 		zkf_log(ZKF_LOG_WARN, "keeper store error=\"%s\"", strerror(errno));
 	code = guard(directory, lock);

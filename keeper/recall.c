@@ -23,6 +23,8 @@
 #include "lease.h"
 #include "log.h"
 #include "look.h"
+#include "metrics.h"
+#include "probe.h"
 #include "publish.h"
 #include "session.h"
 
@@ -272,6 +274,10 @@ static void claim_reduce(struct zkf_lock *lock, struct zkf_claim *claim, const s
 	if (zkf_ranges_copy(&left, &claim->ranges) || zkf_ranges_limit(&left, in_use)) {
 		zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
 	} else if (!zkf_ranges_equal(&left, &claim->ranges)) {
+		if (followed(lock, claim)) {
+			zkf_counts.hand_offs++;
+			ZKF_PROBE3(hand_off, lock->key.name, lock->key.kind, zkf_now_ns() - lock->recalled_since_ns);
+		}
 		files_reduced(lock);
 		if (left.count)
 			zkf_claim_shrink(claim, in_use);
@@ -395,6 +401,8 @@ void zkf_recall_step(struct zkf_lock *lock)
 	watch_own(lock);
 	lock->recalled = any_followed(lock);
 	if (lock->recalled && !was) {
+		zkf_counts.recalls++;
+		ZKF_PROBE2(recall, lock->key.name, lock->key.kind);
 		lock->recalled_since_ns = zkf_now_ns();
 		lock->poll_ns = ZKF_POLL_FIRST_MS * ZKF_NS_PER_MS;
 		lock->told = false;

@@ -17,6 +17,7 @@
 #include "fault.h"
 #include "lock.h"
 #include "log.h"
+#include "metrics.h"
 #include "publish.h"
 #include "server.h"
 
@@ -227,6 +228,7 @@ int zkf_rules_reload(void (*tell)(void *context, const char *line), void *contex
 	now = fresh;
 	shared_keep(fresh->files);
 	zkf_lock_init(fresh->config.connect_timeout_ms);
+	zkf_metrics_use(fresh->config.metrics_file.ptr, fresh->config.metrics_file.len);
 	zkf_server_rules(&fresh->config);
 	/* Last: a program that reads them now meets a keeper that goes by them. */
 	zkf_publish_config_changed();

@@ -18,6 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "break.h"
 #include "fault.h"
 #include "file.h"
 #include "holds.h"
@@ -25,16 +26,25 @@
 #include "lock.h"
 #include "log.h"
 #include "loop.h"
+#include "named.h"
 #include "publish.h"
 #include "refused.h"
 #include "rules.h"
 #include "session.h"
+#include "status.h"
 #include "token.h"
 
 #define BACKLOG 4096
 /* A connection that says nothing for this long is hung up on. */
 #define SILENT_NS (10 * 1000 * ZKF_NS_PER_MS)
 #define FDS_MAX 4 /* more than one is an error, but all that come must be closed */
+
+/* Kept until the peer reads. */
+struct packet {
+	struct packet *next;
+	size_t bytes;
+	char data[];
+};
 
 struct zkf_conversation {
 	struct zkf_source source;
@@ -45,6 +55,8 @@ struct zkf_conversation {
 	bool demanding;  /* demand is in a lock's list */
 	struct zkf_demand demand;
 	struct zkf_listing *listing;
+	struct zkf_breaking *breaking;
+	struct packet *unsent_first, **unsent_last; /* in order */
 	struct zkf_token_ask token_ask;
 };
 
@@ -53,6 +65,12 @@ static struct zkf_source listener = {.fd = -1};
 static struct stat bound; /* our socket's file; all zero: a supervisor made it */
 static const struct zkf_config *rules;
 static struct zkf_conversation *silent_first, **silent_last = &silent_first;
+static int conversations;
+
+int zkf_server_connections(void)
+{
+	return conversations;
+}
 
 static void silent_end(struct zkf_conversation *conversation)
 {
@@ -71,10 +89,20 @@ static void conversation_end(struct zkf_conversation *conversation)
 		zkf_lock_remove(&conversation->demand);
 	if (conversation->listing)
 		zkf_listing_stop(conversation->listing);
+	if (conversation->breaking)
+		zkf_breaking_stop(conversation->breaking);
+	zkf_timer_stop(&conversation->silent_timer);
+	while (conversation->unsent_first) {
+		struct packet *packet = conversation->unsent_first;
+
+		conversation->unsent_first = packet->next;
+		free(packet);
+	}
 	zkf_token_withdraw(&conversation->token_ask);
 	zkf_loop_remove(&conversation->source);
 	close(conversation->source.fd);
 	free(conversation);
+	conversations--;
 }
 
 static void silent_fired(struct zkf_timer *timer)
@@ -91,6 +119,62 @@ int zkf_server_send(struct zkf_conversation *conversation, const struct zkf_repl
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = text ? 2 : 1};
 
 	return sendmsg(conversation->source.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+bool zkf_server_congested(const struct zkf_conversation *conversation)
+{
+	return conversation->unsent_first != NULL;
+}
+
+/* The peer is slow: from now on the loop tells when it has read something. */
+static void wait_for_reader(struct zkf_conversation *conversation)
+{
+	zkf_loop_change(&conversation->source, EPOLLIN | EPOLLRDHUP | EPOLLOUT);
+	zkf_timer_arm(&conversation->silent_timer, zkf_now_ns() + SILENT_NS);
+}
+
+int zkf_server_put(struct zkf_conversation *conversation, const struct zkf_reply *reply, const char *text)
+{
+	size_t fixed = text ? offsetof(struct zkf_reply, text) : sizeof(*reply), more = text ? reply->text_bytes : 0;
+	struct packet *packet;
+	int error = conversation->unsent_first ? -EAGAIN : zkf_server_send(conversation, reply, text);
+
+	if (error != -EAGAIN && error != -ENOBUFS)
+		return 0; /* whoever has gone is told of by the loop */
+	packet = zkf_calloc(1, sizeof(*packet) + fixed + more);
+	if (!packet)
+		return -ENOMEM;
+	packet->bytes = fixed + more;
+	memcpy(packet->data, reply, fixed);
+	if (more)
+		memcpy(packet->data + fixed, text, more);
+	if (!conversation->unsent_first) {
+		conversation->unsent_last = &conversation->unsent_first;
+		wait_for_reader(conversation);
+	}
+	*conversation->unsent_last = packet;
+	conversation->unsent_last = &packet->next;
+	return 0;
+}
+
+/* What was kept, as far as the peer has room. */
+static void unsent_send(struct zkf_conversation *conversation)
+{
+	while (conversation->unsent_first) {
+		struct packet *packet = conversation->unsent_first;
+
+		if (send(conversation->source.fd, packet->data, packet->bytes, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+			if (errno == EAGAIN || errno == ENOBUFS)
+				zkf_timer_arm(&conversation->silent_timer, zkf_now_ns() + SILENT_NS);
+			return;
+		}
+		conversation->unsent_first = packet->next;
+		free(packet);
+	}
+	zkf_timer_stop(&conversation->silent_timer);
+	zkf_loop_change(&conversation->source, EPOLLIN | EPOLLRDHUP);
+	if (conversation->listing)
+		zkf_listing_go_on(conversation->listing);
 }
 
 /* Answers what is no demand (yet). */
@@ -148,8 +232,10 @@ static int path_of(int fd, const struct stat *status, char path[PATH_MAX + 1])
 static struct zkf_lock *lock_for(const struct zkf_rule *rule, uint32_t kind, const char *path, int path_bytes)
 {
 	char encoded[ZKF_NAME_BYTES_MAX + 1];
+	const char *named = zkf_named_znode(path);
 	struct zkf_lock *lock;
-	int bytes = zkf_rule_znode(rule, path, (size_t)path_bytes, encoded);
+	int bytes = named ? snprintf(encoded, sizeof(encoded), "%s", named)
+	                  : zkf_rule_znode(rule, path, (size_t)path_bytes, encoded);
 
 	if (bytes < 0) {
 		errno = -bytes;
@@ -334,7 +420,7 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 		answer(conversation, ZKF_FAILED, ENOLCK, "its path is longer than PATH_MAX, so the kernel does not tell it");
 		return;
 	}
-	rule = bytes > 0 ? zkf_config_match(rules, path, (size_t)bytes) : NULL;
+	rule = bytes <= 0 ? NULL : zkf_named_znode(path) ? zkf_named_rule(rules) : zkf_config_match(rules, path, (size_t)bytes);
 	if (!rule || rule->excluded) {
 		unmapped_request(conversation, request, fd, &status);
 		return;
@@ -475,7 +561,7 @@ static void unlock_notice(const struct zkf_request *request)
 
 static bool valid(const struct zkf_request *request)
 {
-	if (request->magic != ZKF_WIRE_MAGIC || request->kind > ZKF_RECORD)
+	if (request->magic != ZKF_WIRE_MAGIC || request->kind > (request->op == ZKF_OP_BREAK ? ZKF_GROUP : ZKF_RECORD))
 		return false;
 	if (request->op != ZKF_OP_LOCK && request->op != ZKF_OP_GETLK && request->op != ZKF_OP_RELEASE)
 		return true;
@@ -488,9 +574,24 @@ static bool valid(const struct zkf_request *request)
 	return request->start >= 0 && request->end >= request->start;
 }
 
-/* True: the conversation goes on.  False: hang up. */
-static bool request_handle(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
+/* What may arrive: a request, or the longer one. */
+union packet_in {
+	struct zkf_request request;
+	struct zkf_break_request breaking;
+};
+
+static bool length_fits(const union packet_in *packet, ssize_t bytes)
 {
+	if (bytes == (ssize_t)sizeof(packet->breaking))
+		return packet->request.op == ZKF_OP_BREAK;
+	return bytes == (ssize_t)sizeof(packet->request) && packet->request.op != ZKF_OP_BREAK;
+}
+
+/* True: the conversation goes on.  False: hang up. */
+static bool request_handle(struct zkf_conversation *conversation, const union packet_in *packet, int fd)
+{
+	const struct zkf_request *request = &packet->request;
+
 	if (!valid(request))
 		return false;
 	switch (request->op) {
@@ -511,6 +612,12 @@ static bool request_handle(struct zkf_conversation *conversation, const struct z
 	case ZKF_OP_RELOAD:
 		reload_request(conversation);
 		return false;
+	case ZKF_OP_BREAK:
+		conversation->breaking = zkf_breaking_start(conversation, &packet->breaking, &conversation->peer);
+		return conversation->breaking != NULL;
+	case ZKF_OP_STATUS:
+		zkf_status_send(conversation);
+		return true; /* until it hangs up: it may not have read all of it */
 	case ZKF_OP_UNLOCK:
 		unlock_notice(request);
 		return false; /* no reply: it is done */
@@ -537,13 +644,13 @@ static bool more_handle(struct zkf_conversation *conversation, const struct zkf_
 }
 
 /* Reads one packet.  Returns its bytes (0: hang-up or nothing valid); fds that came along are in fds. */
-static ssize_t packet_read(int from, struct zkf_request *request, int fds[FDS_MAX], int *fd_count)
+static ssize_t packet_read(int from, union packet_in *packet, int fds[FDS_MAX], int *fd_count)
 {
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];
 	} control;
-	struct iovec part = {.iov_base = request, .iov_len = sizeof(*request)};
+	struct iovec part = {.iov_base = packet, .iov_len = sizeof(*packet)};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
 	                         .msg_controllen = sizeof(control)};
 	ssize_t bytes = recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
@@ -565,19 +672,23 @@ static void conversation_ready(struct zkf_source *source, uint32_t events)
 	struct zkf_conversation *conversation =
 		(struct zkf_conversation *)((char *)source - offsetof(struct zkf_conversation, source));
 	bool was_silent = conversation->silent;
-	struct zkf_request request;
+	union packet_in packet;
 	int fds[FDS_MAX], count;
-	ssize_t bytes = packet_read(source->fd, &request, fds, &count);
+	ssize_t bytes;
 	bool goes_on = false;
 
-	(void)events;
+	if (events == EPOLLOUT) {
+		unsent_send(conversation);
+		return;
+	}
+	bytes = packet_read(source->fd, &packet, fds, &count);
 	if (bytes == -EAGAIN || bytes == -EINTR)
 		return;
-	if (bytes == (ssize_t)sizeof(request) && was_silent && count <= 1) {
+	if (bytes > 0 && length_fits(&packet, bytes) && was_silent && count <= 1) {
 		silent_end(conversation);
-		goes_on = request_handle(conversation, &request, count ? fds[0] : -1);
-	} else if (bytes == (ssize_t)sizeof(request) && count <= 1) {
-		goes_on = more_handle(conversation, &request, count ? fds[0] : -1);
+		goes_on = request_handle(conversation, &packet, count ? fds[0] : -1);
+	} else if (bytes == (ssize_t)sizeof(packet.request) && count <= 1) {
+		goes_on = more_handle(conversation, &packet.request, count ? fds[0] : -1);
 	}
 	/* The program's description must not outlive the program here: its flock would not end with it. */
 	for (int i = 0; i < count; i++)
@@ -604,6 +715,7 @@ static void conversation_start(int fd)
 		free(conversation);
 		return;
 	}
+	conversations++;
 	conversation->silent = true;
 	conversation->before = silent_last;
 	*silent_last = conversation;
@@ -640,7 +752,9 @@ static void file_by_new_rules(struct zkf_file *file)
 	char encoded[ZKF_NAME_BYTES_MAX + 1];
 	struct zkf_lock *lock = file->lock;
 
-	if (rule && !rule->excluded && rule->group == (lock->key.kind == ZKF_GROUP) &&
+	if (zkf_named_znode(file->path)) {
+		lock->keep_ns = zkf_named_rule(rules)->keep_ms * ZKF_NS_PER_MS;
+	} else if (rule && !rule->excluded && rule->group == (lock->key.kind == ZKF_GROUP) &&
 	    zkf_rule_znode(rule, file->path, bytes, encoded) > 0 && strcmp(encoded, lock->key.name) == 0) {
 		file->outdated = false;
 		lock->on_loss = rule->on_loss;

@@ -13,6 +13,8 @@
 #ifndef ZKF_SERVER_H
 #define ZKF_SERVER_H
 
+#include <stdbool.h>
+
 #include "../mapping/config.h"
 #include "wire.h"
 
@@ -38,5 +40,18 @@ struct zkf_conversation;
 
 /* zkf_server_send - one packet; a peer that does not read is hung up on.  0 or a negative errno */
 int zkf_server_send(struct zkf_conversation *conversation, const struct zkf_reply *reply, const char *text);
+
+/*
+ * zkf_server_put - one packet that must arrive, in order: what the socket does not take now is kept
+ *
+ * A peer that reads nothing for 10 s is hung up on.  Returns 0 or -ENOMEM.  Not to be mixed with zkf_server_send.
+ */
+int zkf_server_put(struct zkf_conversation *conversation, const struct zkf_reply *reply, const char *text);
+
+/* zkf_server_congested - is something kept?  When it is gone zkf_listing_go_on is called. */
+bool zkf_server_congested(const struct zkf_conversation *conversation);
+
+/* zkf_server_connections - how many there are */
+int zkf_server_connections(void);
 
 #endif

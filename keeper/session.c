@@ -26,6 +26,8 @@
 #include "lease.h"
 #include "log.h"
 #include "loop.h"
+#include "metrics.h"
+#include "probe.h"
 #include "publish.h"
 #include "resolve.h"
 #include "state.h"
@@ -103,6 +105,15 @@ const char *zkf_session_root(void)
 	return root;
 }
 
+const char *zkf_session_state_name(void)
+{
+	if (zkf_session_usable())
+		return "ready";
+	if (state == CLOSED || state == OPEN)
+		return "connecting";
+	return adopting ? "adopting" : state == MAKING ? "preparing" : "doubted";
+}
+
 static void set_trouble(const char *why)
 {
 	snprintf(trouble, sizeof(trouble), "%s", why);
@@ -133,6 +144,8 @@ static void tell_doubted(void)
 		return;
 	usable = false;
 	inherited_ns = 0;
+	zkf_counts.leases_over++;
+	ZKF_PROBE2(lease_over, host, zkf_now_ns() - deadline_ns);
 	zkf_log(ZKF_LOG_WARN, "session lease-over host=%s why=\"no write was acknowledged in time\"", host);
 	set_trouble("ZooKeeper does not answer");
 	events.doubted();
@@ -389,6 +402,10 @@ static void connection_changed(void)
 		return;
 	}
 	zkf_timer_stop(&lookup_timer);
+	if (state == OPEN)
+		zkf_counts.sessions++;
+	else
+		zkf_counts.reconnects++;
 	if (state == OPEN) {
 		snprintf(host, sizeof(host), "%016" PRIx64, (uint64_t)zkf_zk_session_id());
 		snprintf(host_node, sizeof(host_node), "%s/hosts/%s", root, host);

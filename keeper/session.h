@@ -60,6 +60,12 @@ const char *zkf_session_host(void);
 /* zkf_session_trouble - why it is not usable, one phrase for people */
 const char *zkf_session_trouble(void);
 
+/*
+ * zkf_session_state_name - "ready"; "connecting": to a first session; "preparing" its nodes; "adopting" a former keeper's
+ * claims; "doubted": its lease is over
+ */
+const char *zkf_session_state_name(void);
+
 /* zkf_session_root - of all nodes, "" for the ensemble's own root */
 const char *zkf_session_root(void);
 

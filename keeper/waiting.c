@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "claim.h"
 #include "file.h"
@@ -50,7 +51,7 @@ static void tell(struct zkf_demand *demand, const char *by)
 	/* In the kernel's queue it does not read what we say. */
 	if (demand->tell && demand->state == ZKF_DEMAND_WAITING)
 		demand->tell(demand, &reply);
-	/* 30 s, 1 min, 2 min, ... since the beginning */
+	/* 5 s, 10 s, 20 s, ... since the beginning */
 	zkf_timer_arm(&demand->waiting_timer, demand->waiting_since_ns + 2 * waited_ns);
 }
 
@@ -100,7 +101,9 @@ static void host_known(void *owner, const struct zkf_zk_result *result)
 	struct zkf_demand *demand = owner;
 	const char *name = strstr(result->data ? result->data : "", "host=");
 	const struct zkf_peer *in_the_way = demand->claim ? demand->claim->target : NULL;
-	char by[200], who[65];
+	char by[240], who[65], since[32] = "";
+	time_t seconds;
+	struct tm parts;
 
 	demand->waiting_op = NULL;
 	if (!in_the_way) { /* it has just gone; whoever is next in the way is told of at the next time */
@@ -109,11 +112,14 @@ static void host_known(void *owner, const struct zkf_zk_result *result)
 	}
 	snprintf(who, sizeof(who), "%.*s", name ? (int)strcspn(name + 5, " ") : 16,
 	         name ? name + 5 : in_the_way->id.host);
+	seconds = (time_t)(in_the_way->ctime_ms / 1000);
+	if (seconds > 0 && gmtime_r(&seconds, &parts))
+		strftime(since, sizeof(since), " since %Y-%m-%dT%H:%M:%SZ", &parts);
 	if (in_the_way->data.pid)
-		snprintf(by, sizeof(by), "held by %s pid %d %.64s", who, in_the_way->data.pid,
-		         in_the_way->data.command);
+		snprintf(by, sizeof(by), "held by %s pid %d %.64s%s", who, in_the_way->data.pid,
+		         in_the_way->data.command, since);
 	else
-		snprintf(by, sizeof(by), "held by %s", who);
+		snprintf(by, sizeof(by), "held by %s%s", who, since);
 	tell(demand, by);
 }
 

@@ -56,6 +56,8 @@ enum zkf_op {
 	ZKF_OP_REFUSED = 7, /* with the descriptor, in LOCK's conversation after COVERED: the keeper's lock then; replies as to LOCK */
 	ZKF_OP_DONE = 8,    /* no descriptor, no reply, after REFUSED's COVERED: the lock is the owner's; else hanging up undoes it */
 	ZKF_OP_RELEASE = 9, /* with one descriptor: its owner unlocks [start, end].  One reply: END, UNMAPPED, FAILED */
+	ZKF_OP_STATUS = 10, /* no descriptor: ROW ("key<TAB>value")..., then END */
+	ZKF_OP_BREAK = 11,  /* zkf_break_request, no descriptor: END or FAILED */
 };
 
 #define ZKF_FLAG_NONBLOCK 1u /* LOCK_NB, F_SETLK, F_OFD_SETLK: refuse instead of waiting for a holder */
@@ -86,6 +88,14 @@ struct zkf_request {
 	uint64_t ino;
 };
 
+/* BREAK: delete a node of a queue.  head.kind may be ZKF_GROUP.  NUL-terminated strings. */
+struct zkf_break_request {
+	struct zkf_request head;
+	char znode[128];
+	char claim[160];
+	char reason[240];
+};
+
 enum zkf_answer {
 	ZKF_COVERED = 1,  /* go on to the kernel; `slot` and `state` say which cover this is */
 	ZKF_BUSY = 2,     /* another host holds it (non-blocking), or HELD could not be confirmed: undo, ask anew */
@@ -94,7 +104,7 @@ enum zkf_answer {
 	ZKF_FAILED = 5,   /* fail with `error`; `text` says why, for the log */
 	ZKF_FREE = 6,     /* GETLK: nobody of another host is in the way.  TOKEN: this host has nothing of the lock */
 	ZKF_HELD = 7,     /* GETLK: mode, start, end, pid (negative: of another host) of one lock in the way */
-	ZKF_ROW = 8,      /* LIST: `text` is one row, see below */
+	ZKF_ROW = 8,      /* LIST, STATUS, RELOAD: `text` is one row, see below */
 	ZKF_END = 9,      /* LIST: no more rows */
 	ZKF_WAITING = 10, /* LOCK with FLAG_TELL, not the reply yet: `text` says for whom it waits */
 	ZKF_TOKEN = 11,   /* TOKEN: `state` is the number */
@@ -128,9 +138,11 @@ _Static_assert(sizeof(struct zkf_reply) == 296 && offsetof(struct zkf_reply, sta
 /*
  * A LIST row travels as a zkf_reply with answer ROW whose text may be longer than ZKF_TEXT_BYTES: the packet ends
  * after offsetof(struct zkf_reply, text) + text_bytes bytes, at most ZKF_ROW_BYTES_MAX.  The text is a line of
- * tab-separated fields, tabs, newlines and control bytes in a field percent-encoded:
- *   lock name, kind (flock|record), mode (READ|WRITE), start, end (-1: to the end), host, pid, command, state
- *   (held|kept|waiting|recalled), age in ms, path
+ * tab-separated fields, '%' and control bytes in a field percent-encoded:
+ *   lock's znode, kind (flock|record|group), mode (READ|WRITE), start, end (-1: to the end), host, pid (0: not known),
+ *   command, state (held|kept|waiting|recalled|granted), age in ms, path, size of the file (-1: not known), who is in the way
+ *   of one that waits (host:pid, or host), name of the claim's node
+ * and "-" for a text that is not known.
  */
 #define ZKF_ROW_BYTES_MAX 8192u
 

@@ -19,6 +19,7 @@
 #include "zk.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <uthash.h>
 #include <zookeeper/zookeeper.h>
@@ -805,6 +807,21 @@ int64_t zkf_zk_session_id(void)
 const char *zkf_zk_password(void)
 {
 	return handle ? zoo_client_id(handle)->passwd : NULL;
+}
+
+/* zookeeper_get_connected_host is getpeername(2) of the client's socket; zoo_get_current_server has a static buffer. */
+void zkf_zk_server(char address[64])
+{
+	struct sockaddr_storage peer = {0};
+	socklen_t bytes = sizeof(peer);
+	char number[48], port[8];
+
+	address[0] = 0;
+	if (!zkf_zk_connected() || !zookeeper_get_connected_host(handle, (struct sockaddr *)&peer, &bytes) ||
+	    getnameinfo((struct sockaddr *)&peer, bytes, number, sizeof(number), port, sizeof(port),
+	                NI_NUMERICHOST | NI_NUMERICSERV))
+		return;
+	snprintf(address, 64, peer.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", number, port);
 }
 
 uint64_t zkf_zk_operations(void)

@@ -87,6 +87,8 @@ bool zkf_zk_expired(void);           /* a server said so; the handle is dead */
 int zkf_zk_timeout_ms(void);         /* negotiated, once connected */
 int64_t zkf_zk_session_id(void);     /* once connected */
 const char *zkf_zk_password(void);   /* 16 bytes */
+/* zkf_zk_server - "address:port" of the server that it is connected to, "" for none */
+void zkf_zk_server(char address[64]);
 /* zkf_zk_watched_bytes - of what is watched, as a reconnect tells it to the server, which takes 1 MB at most */
 size_t zkf_zk_watched_bytes(void);
 uint64_t zkf_zk_operations(void);    /* sent since the start */

@@ -17,7 +17,7 @@
 #include "text.h"
 
 const char *const zkf_setting_names[] = {"ensemble", "root", "session_timeout", "tick_time", "connect_timeout",
-                                         "keep",     NULL};
+                                         "keep",     "metrics_file", NULL};
 
 int zkf_refuse_line(struct zkf_parser *parser, const char *format, ...)
 {
@@ -57,6 +57,8 @@ static int parse_value(struct zkf_parser *parser, enum zkf_setting setting, cons
 		return zkf_parse_ensemble(parser, word);
 	if (setting == ZKF_ROOT)
 		return zkf_parse_root(parser, word);
+	if (setting == ZKF_METRICS_FILE)
+		return zkf_parse_metrics_file(parser, word);
 	result = zkf_parse_duration(parser, setting, word, &ms);
 	if (result < 0)
 		return result;
@@ -87,7 +89,7 @@ static int parse_setting(struct zkf_parser *parser, const struct zkf_slice *key,
 		return zkf_refuse_line(
 			parser,
 			"unknown setting %w; allowed are ensemble, root, session_timeout, tick_time, connect_timeout, "
-			"keep and map",
+			"keep, metrics_file and map",
 			key);
 	name = zkf_setting_names[i];
 	place = &parser->config->places[i];
@@ -167,6 +169,7 @@ static void set_defaults(struct zkf_config *config, struct zkf_rule *rules)
 	memset(config, 0, sizeof(*config));
 	config->root = (struct zkf_slice){"/zkflock", strlen("/zkflock")};
 	config->ensemble = (struct zkf_slice){"", 0};
+	config->metrics_file = (struct zkf_slice){"", 0};
 	config->session_timeout_ms = (int)zkf_setting_default_ms(ZKF_SESSION_TIMEOUT);
 	config->tick_time_ms = (int)zkf_setting_default_ms(ZKF_TICK_TIME);
 	config->connect_timeout_ms = (int)zkf_setting_default_ms(ZKF_CONNECT_TIMEOUT);

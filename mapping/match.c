@@ -112,8 +112,9 @@ static bool may_mean(struct zkf_slice word, const char *path, size_t path_len)
 
 bool zkf_config_may_match(const char *text, size_t len, const char *path, size_t path_len)
 {
+	struct zkf_slice word;
 	size_t i = 0, start, words = 0;
-	bool root = false;
+	bool no_prefix = false;
 
 	while (i < len) {
 		if (text[i] == '\n' || text[i] == '\r')
@@ -131,9 +132,10 @@ bool zkf_config_may_match(const char *text, size_t len, const char *path, size_t
 		while (i < len && (unsigned char)text[i] > ' ')
 			i++;
 		/* The value of `root` is a znode: "root /" in a broken file must not stop every lock of the host. */
-		if (!(words == 1 && root) && may_mean((struct zkf_slice){text + start, i - start}, path, path_len))
+		if (!(words == 1 && no_prefix) && may_mean((struct zkf_slice){text + start, i - start}, path, path_len))
 			return true;
-		root = words++ == 0 && zkf_word_is(&(struct zkf_slice){text + start, i - start}, "root");
+		word = (struct zkf_slice){text + start, i - start};
+		no_prefix = words++ == 0 && (zkf_word_is(&word, "root") || zkf_word_is(&word, "metrics_file"));
 	}
 	return false;
 }

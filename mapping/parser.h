@@ -43,9 +43,10 @@ int zkf_parse_duration(struct zkf_parser *parser, enum zkf_setting setting, cons
 /* zkf_setting_default_ms - of a setting that is a duration */
 int64_t zkf_setting_default_ms(enum zkf_setting setting);
 
-/* zkf_parse_ensemble, zkf_parse_root - the value of that setting.  0 or -EINVAL */
+/* zkf_parse_ensemble, zkf_parse_root, zkf_parse_metrics_file - the value of that setting.  0 or -EINVAL */
 int zkf_parse_ensemble(struct zkf_parser *parser, const struct zkf_slice *word);
 int zkf_parse_root(struct zkf_parser *parser, const struct zkf_slice *word);
+int zkf_parse_metrics_file(struct zkf_parser *parser, const struct zkf_slice *word);
 
 /* zkf_parse_map - what stands behind `map`; the rule goes into the configuration.  0, -EINVAL or -ENOSPC */
 int zkf_parse_map(struct zkf_parser *parser, struct zkf_slice *rest);

@@ -207,3 +207,24 @@ int zkf_parse_root(struct zkf_parser *parser, const struct zkf_slice *word)
 		                       "root %w is ZooKeeper's own; allowed is any other path, such as /zkflock", word);
 	return 0;
 }
+
+/* ---- metrics_file ---- */
+
+#define METRICS_FILE_BYTES_MAX 1000
+
+int zkf_parse_metrics_file(struct zkf_parser *parser, const struct zkf_slice *word)
+{
+	static const char allowed[] = "allowed is the absolute path of a file, without spaces and backslashes";
+
+	if (word->ptr[0] != '/')
+		return zkf_refuse_line(parser, "metrics_file %w is not absolute; %s", word, allowed);
+	if (word->ptr[word->len - 1] == '/')
+		return zkf_refuse_line(parser, "metrics_file %w ends with a '/'; %s", word, allowed);
+	if (memchr(word->ptr, '\\', word->len))
+		return zkf_refuse_line(parser, "metrics_file %w has a backslash; %s", word, allowed);
+	if (word->len > METRICS_FILE_BYTES_MAX)
+		return zkf_refuse_line(parser, "metrics_file %w is too long; allowed are %d bytes", word,
+		                       (int64_t)METRICS_FILE_BYTES_MAX);
+	parser->config->metrics_file = *word;
+	return 0;
+}

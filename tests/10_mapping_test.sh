@@ -107,7 +107,7 @@ test_settings_are_understood() {
 
 test_bad_settings_are_refused() {
 	refused 'ensembl zk1:2181' 1 "unknown setting 'ensembl'" \
-		ensemble root session_timeout tick_time connect_timeout keep map
+		ensemble root session_timeout tick_time connect_timeout keep metrics_file map
 	refused 'Keep 1s' 1 "unknown setting 'Keep'"
 	refused 'keep' 1 'keep without a value'
 	refused 'keep # 1s' 1 'keep without a value'
@@ -139,6 +139,18 @@ test_bad_durations_are_refused() {
 	refused 'keep 86400001ms' 1 'out of range'
 	refused 'keep 18446744073709551617ms' 1 'out of range'
 	refused 'keep 99999999999999999999999999h' 1 'out of range'
+	verdict
+}
+
+test_bad_metrics_files_are_refused() {
+	refused 'metrics_file' 1 'metrics_file without a value'
+	refused 'metrics_file metrics' 1 "'metrics' is not absolute"
+	refused 'metrics_file /var/' 1 "'/var/' ends with a '/'"
+	refused 'metrics_file /a\\\\040b' 1 'has a backslash'
+	refused 'metrics_file /a b' 1 "unexpected 'b'"
+	refused 'metrics_file /a\nmetrics_file /a' 2 'metrics_file is set at line 1'
+	refused "metrics_file /$(printf '%01000d' 0)" 1 'too long' '1000 bytes'
+	has 'the longest' metrics_file= "$(parse "metrics_file /$(printf '%0999d' 0)")"
 	verdict
 }
 
@@ -306,7 +318,7 @@ test_a_prefix_is_mapped_once() {
 
 test_long_words_are_cut_in_messages() {
 	refused "map /a b $(printf '%0400d' 0)" 1 "0...' is not an option"
-	refused "$(printf '\\0377%.0s' {1..400})" 1 "\\377...'; allowed are ensemble" 'keep and map'
+	refused "$(printf '\\0377%.0s' {1..400})" 1 "\\377...'; allowed are ensemble" 'metrics_file and map'
 	verdict
 }
 
@@ -422,6 +434,7 @@ test_a_broken_text_may_mean_a_path() {
 		root /\nmap /srv x%q|/etc/passwd|no
 		root /\nmap /srv x%q|/srv/x|yes
 		map / x%q|/etc/passwd|yes
+		metrics_file /srv/m\nmap /a x%q|/srv/m/x|no
 		map /srv jobs/%r bad|/etc|no
 	END
 	same 'an empty text' no "$("$PROBE" may /a </dev/null)"
@@ -581,13 +594,15 @@ test_check_all_prints_the_effective_table() {
 	printf '#\nmap /c c on_loss=kill\n' >"$T/all.conf.d/9-c.conf"
 	printf 'nonsense\n' >"$T/all.conf.d/9-c.conf.dpkg-old"
 	printf 'nonsense\n' >"$T/all.conf.d/.hidden.conf"
-	out=$(all 'ensemble zk1:2181' 'map /a a/%r keep=1s' 'root /')
+	out=$(all 'ensemble zk1:2181' 'map /a a/%r keep=1s' 'root /' \
+		'metrics_file /var/lib/zkflock/metrics.prom')
 	same 'all' 'all.conf:1: ensemble zk1:2181
 all.conf:3: root /
 default: session_timeout 10000ms
 default: tick_time 2000ms
 default: connect_timeout 5000ms
 all.conf.d/10-b.conf:2: keep 5000ms
+all.conf:4: metrics_file /var/lib/zkflock/metrics.prom
 all.conf:2: map /a a/%r on_loss=freeze unavailable=wait keep=1000ms
 all.conf.d/10-b.conf:1: map /b -
 all.conf.d/9-c.conf:2: map /c c on_loss=kill unavailable=wait keep=5000ms

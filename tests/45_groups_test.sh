@@ -640,7 +640,7 @@ test_list_shows_who_holds_what() {
 	expect a 'setlk 2 rd 0 1' ok
 	expect b 'flock 3 sh' ok
 	list=$(on alpha env -u LD_PRELOAD "$BUILD/zkflock" list | grep -w group-x)
-	assertEquals "$list" 3 "$(grep -cE 'group +READ' <<<"$list")"
+	assertEquals "$list" 3 "$(grep -cE 'GROUP +READ' <<<"$list")"
 	assertEquals "$list" 2 "$(grep -cw "$(actor_of a)" <<<"$list")"
 	assertEquals "$list" 1 "$(grep -w "$(actor_of b)" <<<"$list" | grep -c 'held.*/gx/3$')"
 	assertEquals "$list" 1 "$(grep -c 'held.*/gx/2$' <<<"$list")"

@@ -225,7 +225,7 @@ test_a_long_wait_is_told() {
 	local out by
 	talkative waiting
 	hold beta wait.lock || return
-	by="for s%2Fwait.lock held by $(hostname) pid $holder lock"
+	by="for s%2Fwait.lock held by $(hostname) pid $holder lock since 20[0-9TZ:-]+"
 	ZKFLOCK_TEST_LOG=error spawn waiting "$PROBES/lock" -w -h wait.lock
 	out=$spawned_out
 	assertTrue 'log' "wait_until 10 lines '$T/waiting/run/log' ' info lock waiting [0-9]+ s $by; asked by pid $spawned' 2"

@@ -298,7 +298,7 @@ test_the_capabilities_of_the_unit() {
 	assertTrue 'locked' "wait_until 20 contains '$out' granted"
 	assertEquals 'it is private' 600 "$(stat -c %a "$T/caps/s/job.lock")"
 	assertEquals 'not for another host' busy "$(try beta job.lock)"
-	assertTrue 'who holds it is known' "ZKFLOCK_RUNTIME_DIR=$T/caps/run $BUILD/zkflock list | grep -q ' $holder *lock .*held'"
+	assertTrue 'who holds it is known' "ZKFLOCK_RUNTIME_DIR=$T/caps/run $BUILD/zkflock list | grep -qE '^lock +$holder .* (held|recalled) '"
 	kill -STOP "$zk_pid"
 	assertTrue 'stopped' "wait_until 10 grep -q 'pid=$holder action=SIGSTOP error=0' '$T/caps/run/log'"
 	kill -CONT "$zk_pid"

@@ -75,6 +75,8 @@ static void print(const struct zkf_config *config)
 	printf("ensemble=%.*s root=%.*s session=%d tick=%d connect=%d keep=%lld\n", (int)config->ensemble.len,
 	       config->ensemble.ptr, (int)config->root.len, config->root.ptr, config->session_timeout_ms,
 	       config->tick_time_ms, config->connect_timeout_ms, (long long)config->keep_ms);
+	if (config->metrics_file.len)
+		printf("metrics_file=%.*s\n", (int)config->metrics_file.len, config->metrics_file.ptr);
 	for (i = 0; i < config->rule_count; i++)
 		printf("%d %.*s %.*s%s%s %s %s %lld\n", rules[i].place.line, (int)rules[i].prefix.len, rules[i].prefix.ptr,
 		       (int)rules[i].name.len, rules[i].name.ptr, rules[i].excluded ? " excluded" : "",
