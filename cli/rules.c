@@ -227,6 +227,11 @@ static void print_settings(const struct zkf_config *config)
 		else if (i == ZKF_ROOT)
 			printf("%.*s\n", config->root.len ? (int)config->root.len : 1,
 			       config->root.len ? config->root.ptr : "/");
+		else if (i == ZKF_CREDENTIALS)
+			printf("%.*s\n", config->credentials.len ? (int)config->credentials.len : 6,
+			       config->credentials.len ? config->credentials.ptr : "(none)");
+		else if (i == ZKF_USER_CONNECTIONS || i == ZKF_USER_LOCKS)
+			printf("%d\n", i == ZKF_USER_LOCKS ? config->user_locks : config->user_connections);
 		else
 			printf("%lldms\n", (long long)values_ms[i]);
 	}

@@ -113,7 +113,7 @@ static bool may_mean(struct zkf_slice word, const char *path, size_t path_len)
 bool zkf_config_may_match(const char *text, size_t len, const char *path, size_t path_len)
 {
 	size_t i = 0, start, words = 0;
-	bool root = false;
+	bool value = false;
 
 	while (i < len) {
 		if (text[i] == '\n' || text[i] == '\r')
@@ -130,10 +130,14 @@ bool zkf_config_may_match(const char *text, size_t len, const char *path, size_t
 		}
 		while (i < len && (unsigned char)text[i] > ' ')
 			i++;
-		/* The value of `root` is a znode: "root /" in a broken file must not stop every lock of the host. */
-		if (!(words == 1 && root) && may_mean((struct zkf_slice){text + start, i - start}, path, path_len))
+		/*
+		 * The value of `root` is a znode: "root /" in a broken file must not stop every lock of the host.  That of
+		 * `credentials` is no prefix either.
+		 */
+		if (!(words == 1 && value) && may_mean((struct zkf_slice){text + start, i - start}, path, path_len))
 			return true;
-		root = words++ == 0 && zkf_word_is(&(struct zkf_slice){text + start, i - start}, "root");
+		value = words++ == 0 && (zkf_word_is(&(struct zkf_slice){text + start, i - start}, "root") ||
+		                         zkf_word_is(&(struct zkf_slice){text + start, i - start}, "credentials"));
 	}
 	return false;
 }

@@ -21,7 +21,7 @@ oneTimeSetUp() {
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------
 
-DEFAULTS='ensemble= root=/zkflock session=10000 tick=2000 connect=5000 keep=60000'
+DEFAULTS='ensemble= root=/zkflock session=10000 tick=2000 connect=5000 keep=60000 credentials= connections=4096 locks=4096'
 
 wrong='' # what a test has found so far
 
@@ -101,13 +101,15 @@ test_settings_are_understood() {
 	setting 'keep 0' keep=0
 	setting 'keep 0s' keep=0
 	setting 'keep 24h' keep=86400000
+	setting 'credentials /etc/zkflock.secret # it' credentials=/etc/zkflock.secret
+	setting 'user_connections 16\nuser_locks 1000000' 'connections=16 locks=1000000'
 	setting 'tick_time 60s\nsession_timeout 120s' 'session=120000 tick=60000'
 	verdict
 }
 
 test_bad_settings_are_refused() {
 	refused 'ensembl zk1:2181' 1 "unknown setting 'ensembl'" \
-		ensemble root session_timeout tick_time connect_timeout keep map
+		ensemble root session_timeout tick_time connect_timeout keep credentials user_connections user_locks map
 	refused 'Keep 1s' 1 "unknown setting 'Keep'"
 	refused 'keep' 1 'keep without a value'
 	refused 'keep # 1s' 1 'keep without a value'
@@ -136,6 +138,15 @@ test_bad_durations_are_refused() {
 	refused 'tick_time 61s' 1 'out of range'
 	refused 'connect_timeout 99ms' 1 'out of range' '100ms to 10m'
 	refused 'keep 25h' 1 'out of range' '0 to 24h'
+	refused 'credentials secret' 1 "'secret' is not an absolute path"
+	refused 'credentials /' 1 'not an absolute path of a file'
+	refused 'credentials /a\\\\040b' 1 'has a backslash'
+	refused 'credentials /a\ncredentials /b' 2 'credentials is set at line 1'
+	refused 'user_locks 15' 1 'user_locks' '16 to 1000000'
+	refused 'user_locks 16s' 1 'user_locks' '16 to 1000000'
+	refused 'user_connections 1000001' 1 'user_connections' '16 to 1000000'
+	refused 'user_connections 99999999999999999999999' 1 'user_connections' '16 to 1000000'
+	refused 'user_connections -1' 1 'user_connections' '16 to 1000000'
 	refused 'keep 86400001ms' 1 'out of range'
 	refused 'keep 18446744073709551617ms' 1 'out of range'
 	refused 'keep 99999999999999999999999999h' 1 'out of range'
@@ -588,6 +599,9 @@ default: session_timeout 10000ms
 default: tick_time 2000ms
 default: connect_timeout 5000ms
 all.conf.d/10-b.conf:2: keep 5000ms
+default: credentials (none)
+default: user_connections 4096
+default: user_locks 4096
 all.conf:2: map /a a/%r on_loss=freeze unavailable=wait keep=1000ms
 all.conf.d/10-b.conf:1: map /b -
 all.conf.d/9-c.conf:2: map /c c on_loss=kill unavailable=wait keep=5000ms
