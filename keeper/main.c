@@ -32,6 +32,7 @@
 #include "log.h"
 #include "loop.h"
 #include "loss.h"
+#include "privilege.h"
 #include "publish.h"
 #include "rules.h"
 #include "server.h"
@@ -425,6 +426,8 @@ int main(int argc, char **argv)
 	if (zkf_supervisor_init(why, sizeof(why)))
 		return give_up(EXIT_USAGE, "%s", why);
 	choose_directory(path, sizeof(path));
+	if (zkf_privilege_settle())
+		return give_up(EXIT_TROUBLE, "identity: %s", strerror(errno));
 	code = open_directory(path, &directory);
 	if (code)
 		return code;
@@ -447,6 +450,8 @@ int main(int argc, char **argv)
 		return code;
 	srandom((unsigned)getpid() ^ (unsigned)zkf_now_ns()); /* pauses that no two keepers share; after the fork pids differ */
 	raise_file_limit();
+	if (zkf_privilege_drop())
+		return give_up(EXIT_TROUBLE, "capabilities: %s", strerror(errno));
 	zkf_state_init(directory);
 	if (zkf_store_init())
 		zkf_log(ZKF_LOG_WARN, "keeper store error=\"%s\"", strerror(errno));
