@@ -422,24 +422,39 @@ static bool may_be_greedy(const struct zkf_lock *lock)
 }
 
 /* At the limit of what one session may have: what has been kept longest goes first.  uthash keeps the order of adding. */
-void zkf_lock_give_back_some(void)
+static void give_back(uid_t account, unsigned *asked)
 {
-	static unsigned asked; /* how many of the present list, so that locks that are in use do not hide idle ones */
-	unsigned total = HASH_COUNT(locks), skip = total ? asked % total : 0;
+	unsigned total = HASH_COUNT(locks), skip = total ? *asked % total : 0;
 	int count = ZKF_GIVE_BACK_AT_ONCE;
 
 	for (struct zkf_lock *lock = locks; lock && count; lock = lock->hh.next) {
+		if (account && !(lock->files && lock->files->account == account))
+			continue;
 		if (skip) {
 			skip--;
 			continue;
 		}
-		asked++;
+		++*asked;
 		if (lock->recalled || lock->demands || !lock->claims)
 			continue;
 		lock->giving_back = true;
 		zkf_lock_touch(lock);
 		count--;
 	}
+}
+
+void zkf_lock_give_back_some(void)
+{
+	static unsigned asked; /* how many of the present list, so that locks that are in use do not hide idle ones */
+
+	give_back(0, &asked);
+}
+
+void zkf_lock_give_back_of(uid_t account)
+{
+	static unsigned asked; /* of one user after the other: no more is needed */
+
+	give_back(account, &asked);
 }
 
 static void demand_queue(struct zkf_lock *lock, struct zkf_demand *demand)

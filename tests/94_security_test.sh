@@ -128,6 +128,176 @@ test_a_change_of_credentials_needs_a_restart() {
 	assertEquals granted "$(try alpha reload2.lock)"
 }
 
+# ---- one keeper for everybody ----------------------------------------------------------------------------------------
+
+# shared_host NAME [LINE...] - a host with a keeper of root's that other users reach; its s has a directory of NOBODY's
+NOBODY=65534 OTHER=1
+shared_host() {
+	local name=$1
+	host "$@" 'connect_timeout 1s' "credentials $T/secrets/good"
+	chmod 711 "$T" "$T/$name"
+	chmod 755 "$T/$name/run" "$T/$name/s"
+	mkdir -p "$T/bin"
+	[ -e "$T/bin/lock" ] || cp "$BUILD/libzkflock.so" "$BUILD/zkflock" "$PROBES/lock" "$PROBES/hostile" "$T/bin"
+	mkdir -m 700 "$T/$name/s/private"
+	chown $NOBODY "$T/$name/s/private"
+	assertEquals "the keeper of $name" granted "$(ZKFLOCK_TEST_LOG=info try "$name" first.lock)"
+}
+
+# as UID HOST - sets AS: the words before a command that make it run as that user on HOST
+as() {
+	local HOST_ENV
+	host_env "$2"
+	AS=(timeout 30 setpriv "--reuid=$1" "--regid=$1" --clear-groups "${HOST_ENV[@]/$BUILD/$T/bin}")
+}
+
+# Needs all of the capabilities that are left: reopening a file of mode 0600 in a directory of mode 0700, looking for an
+# unlinked one among another user's descriptors, and killing who has lost his lock.
+test_the_keeper_has_no_power_that_it_does_not_need() {
+	local pid guard claim queue=/zkflock/locks/s%2Fprivate%2Fgone.lock
+	[ "$(id -u)" = 0 ] || { skip 'not root'; return; }
+	shared_host powers
+	pid=$(keeper_pid powers)
+	guard=$(ps -o ppid= -p "$pid" | tr -d ' ')
+	for pid in "$pid" "$guard"; do
+		assertEquals 'capabilities' "$(printf 'CapInh:0\nCapPrm:80024\nCapEff:80024\nCapBnd:80024\nCapAmb:0\nNoNewPrivs:1')" \
+			"$(sed -nE 's/^(Cap...|NoNewPrivs):\t0*([0-9a-f]+)$/\1:\2/p' "/proc/$pid/status")"
+	done
+	as $NOBODY powers
+	"${AS[@]}" "$T/bin/lock" -w -h private/gone.lock >"$T/out.gone" 2>&1 &
+	wait_until 10 contains "$T/out.gone" granted
+	assertEquals 'reopened' granted "$(cat "$T/out.gone")"
+	chmod 600 "$T/powers/s/private/gone.lock"
+	rm "$T/powers/s/private/gone.lock"
+	pid=$(keeper_pid powers)
+	kill -KILL "$pid"
+	wait_until 5 gone "$pid"
+	assertEquals 'another keeper' granted "$(try powers second.lock)"
+	mkdir "$T/alpha/s/private"
+	assertEquals 'it has found the unlinked file' busy "$(try alpha private/gone.lock)"
+	assertEquals 'and says so' "held" "$("${AS[@]}" "$T/bin/zkflock" list | awk '/gone.lock/ { print $9 }')"
+	claim=$(ZKCAT_AUTH='cluster:s3cret word' zkcat ls $queue)
+	ZKCAT_AUTH='cluster:s3cret word' zkcat delete "$queue/$claim"
+	assertTrue "killed: $(cat "$T/powers/run/log")" "wait_until 10 grep -q 'action=SIGKILL error=0' '$T/powers/run/log'"
+	wait_until 5 granted_is alpha private/gone.lock
+	assertEquals 'and over' 0 $?
+}
+granted_is() { [ "$(try "$@")" = granted ]; }
+
+test_files_of_the_keeper_are_its_own() {
+	local file modes=
+	[ "$(id -u)" = 0 ] || { skip 'not root'; return; }
+	shared_host modes
+	hold modes kept.lock || fail 'not granted'
+	for file in session files lock socket page pid log; do
+		modes+="$file $(stat -c %a "$T/modes/run/$file") "
+	done
+	assertEquals 'for everybody' 'session 600 files 600 lock 600 socket 666 page 644 pid 644 log 640 ' "$modes"
+	assertEquals 'nothing else is for others' '' "$(find "$T/modes/run" -perm /022 ! -name socket)"
+	modes=
+	for file in session socket page; do
+		modes+="$file $(stat -c %a "$T/modes/run/$file") "
+	done
+	assertEquals 'no password in the log' '' "$(grep -F "$(cut -d ' ' -f 2 "$T/modes/run/session")" "$T/modes/run/log")"
+}
+
+test_a_user_sees_what_is_his() {
+	local mine theirs
+	[ "$(id -u)" = 0 ] || { skip 'not root'; return; }
+	shared_host views
+	chmod 777 "$T/views/s"
+	as $NOBODY views
+	"${AS[@]}" "$T/bin/lock" -w -h mine.lock >"$T/out.mine" 2>&1 &
+	hold views theirs.lock || fail 'root got no lock'
+	assertTrue 'nobody got a lock' "wait_until 10 contains '$T/out.mine' granted"
+	views() { "$@" "$T/bin/zkflock" list | awk '/mine|theirs/ { sub(/.*%2F/, "", $1); print $1, $8, $11 }' | sort; }
+	assertEquals 'nobody' $'mine.lock lock '"$T/views/s/mine.lock"$'\ntheirs.lock - -' "$(views "${AS[@]}")"
+	as $OTHER views
+	assertEquals 'somebody else' $'mine.lock - -\ntheirs.lock - -' "$(views "${AS[@]}")"
+	as 0 views
+	assertEquals 'root' $'mine.lock lock '"$T/views/s/mine.lock"$'\ntheirs.lock lock '"$T/views/s/theirs.lock" "$(views "${AS[@]}")"
+}
+
+# One user with all the connections and locks that he can get; the others notice nothing.
+test_a_user_has_a_limit_and_others_do_not_notice() {
+	local i pids=()
+	[ "$(id -u)" = 0 ] || { skip 'not root'; return; }
+	shared_host crowded 'user_connections 16' 'user_locks 16'
+	chmod 777 "$T/crowded/s"
+	as $NOBODY crowded
+	"${AS[@]}" "$T/bin/hostile" "$T/crowded/run/socket" own.lock waiting 20 >"$T/out.waiting" 2>&1 &
+	assertTrue 'connected' "wait_until 10 contains '$T/out.waiting' 'refused 4 of 20'"
+	assertEquals 'one more' ENOLCK "$("${AS[@]}" "$T/bin/lock" more.lock 2>"$T/out.more")"
+	assertContains 'and why' "$(cat "$T/out.more")" "uid $NOBODY has 16 connections, and user_connections allows no more"
+	as $OTHER crowded
+	assertEquals 'another user' granted "$("${AS[@]}" "$T/bin/lock" another.lock)"
+	assertEquals 'root' granted "$(try crowded root.lock)"
+	assertEquals 'said once' 1 "$(grep -c 'server limit uid=65534 user_connections=16' "$T/crowded/run/log")"
+	pkill -P $! 2>/dev/null
+	kill $! 2>/dev/null
+	as $NOBODY crowded
+	wait_until 10 user_granted n.lock
+	assertEquals 'when they are gone' 0 $?
+	# Locks: kept ones are given back to make room, held ones are not.
+	for i in {1..40}; do "${AS[@]}" "$T/bin/lock" "once.$i.lock"; done >"$T/out.once" 2>&1
+	assertEquals 'one after the other' '40 granted' "$(sort "$T/out.once" | uniq -c | sed 's/^ *//')"
+	"${AS[@]}" "$PYTHON" -c '
+import fcntl, os, sys
+held = []
+for i in range(40):
+    f = open(f"many.{i}.lock", "w")
+    try:
+        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held.append(f)
+    except OSError as e:
+        sys.exit(f"{len(held) <= 16 and len(held) > 8} {e.errno}")
+print(len(held))' >"$T/out.many" 2>&1
+	assertEquals 'ENOLCK at the limit' 'True 37' "$(tail -n 1 "$T/out.many")"
+	assertContains 'and why' "$(cat "$T/out.many")" 'user_locks allows no more'
+	as $OTHER crowded
+	assertEquals 'another user' granted "$("${AS[@]}" "$T/bin/lock" another2.lock)"
+}
+user_granted() { [ "$("${AS[@]}" "$T/bin/lock" "$1" 2>/dev/null)" = granted ]; }
+
+# Out of descriptors: it waits for better times instead of turning in circles, and says so once.
+test_a_keeper_without_descriptors_rests() {
+	local pid before after
+	host poor 'connect_timeout 1s' "credentials $T/secrets/good"
+	env "ZKFLOCK_CONF=$T/poor/zkflock.conf" "ZKFLOCK_RUNTIME_DIR=$T/poor/run" \
+		prlimit --nofile=64:64 "$BUILD/zkflockd" 2>"$T/poor/run/log" </dev/null &
+	wait_until 10 keeper_pid poor >/dev/null
+	assertEquals granted "$(wait_for poor a.lock 10)"
+	pid=$(keeper_pid poor)
+	"$PROBES/hostile" "$T/poor/run/socket" "$T/poor/s/w.lock" waiting 80 >"$T/out.waiting" 2>&1 &
+	assertTrue 'said' "wait_until 10 grep -q 'server accept error=\"Too many open files\"' '$T/poor/run/log'"
+	before=$(awk '{ print $14 + $15 }' "/proc/$pid/stat")
+	sleep 1 # time is the subject
+	after=$(awk '{ print $14 + $15 }' "/proc/$pid/stat")
+	assertTrue "ticks of 100 in 1 s: $((after - before))" "[ $((after - before)) -lt 25 ]"
+	assertEquals 'once' 1 "$(grep -c 'server accept' "$T/poor/run/log")"
+	kill $!
+	assertEquals 'afterwards' granted "$(wait_for poor b.lock 10)"
+}
+
+# A user's own mount namespace shows him, and the keeper, any path that he likes.
+test_a_path_that_a_user_has_made_up() {
+	local made="unshare -Urm sh -c"
+	[ "$(id -u)" = 0 ] || { skip 'not root'; return; }
+	shared_host paths
+	as $NOBODY paths
+	"${AS[@]}" unshare -Urm true 2>/dev/null || { skip 'no user namespaces for users'; return; }
+	chmod 700 "$T/paths/s"
+	assertEquals 'he can not open it' '' "$("${AS[@]}" -C / cat "$T/paths/s/first.lock" 2>/dev/null)"
+	chmod 755 "$T/paths/s"
+	assertEquals 'a file of his own in its place' ENOLCK "$("${AS[@]}" $made "mount -t tmpfs none $T/paths/s/private &&
+		exec $T/bin/lock $T/paths/s/private/made-up.lock" 2>"$T/out.made-up")"
+	assertContains 'and why' "$(cat "$T/out.made-up")" 'a mount namespace that a user has made'
+	assertEquals 'nothing was taken' 0 "$(ZKCAT_AUTH='cluster:s3cret word' zkcat count /zkflock/locks/s%2Fprivate%2Fmade-up.lock)"
+	assertEquals 'a file that is the same for all' granted "$("${AS[@]}" $made "exec $T/bin/lock $T/paths/s/private/real.lock")"
+	assertEquals 'a namespace of root'"'"'s' granted "$(unshare -m sh -c 'mount -t tmpfs -o mode=777 none '"$T/paths/s/private"' &&
+		"$@"' sh "${AS[@]}" "$T/bin/lock" private/service.lock)"
+}
+
 # Servers that take no digest, met when the connection is made anew: no session is ended by it, and it is said once in ten
 # seconds, not in a loop.  The last test: it leaves such a server behind.
 test_servers_that_take_no_credentials() {

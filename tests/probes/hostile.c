@@ -10,6 +10,7 @@
  *     fields       a good request with each field at each odd value; none of the bad ones may be answered "covered"
  *     order        several requests on one connection, in every order, with and without reading; early hang-ups
  *     descriptors  none, two, many, and descriptors of every kind of thing that is not a file
+ *     waiting N    N connections that ask, and are kept until killed whatever the answer; prints "refused M of N" first
  *     silent N     N connections that say nothing, until killed; prints "connected N" first
  *
  * Prints "done" at the end, or what was answered that should not have been.
@@ -332,6 +333,23 @@ static void be_odd_in_descriptors(void)
 		try_descriptors("a pipe", pipes, 1);
 }
 
+static void be_waiting(int count)
+{
+	struct zkf_request request = good_request();
+	int refused = 0, connection;
+
+	request.flags = 0;
+	for (int i = 0; i < count; i++) {
+		connection = dial();
+		send_with(connection, &request, sizeof(request), &file_fd, 1, 0);
+		refused += receive(connection, i < 2 ? 3000 : 200) == ZKF_FAILED;
+	}
+	printf("refused %d of %d\n", refused, count);
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
 static void be_silent(int count)
 {
 	struct rlimit limit;
@@ -365,6 +383,8 @@ int main(int argc, char **argv)
 		be_out_of_order();
 	else if (strcmp(argv[3], "descriptors") == 0)
 		be_odd_in_descriptors();
+	else if (strcmp(argv[3], "waiting") == 0 && argc == 5)
+		be_waiting(atoi(argv[4]));
 	else if (strcmp(argv[3], "silent") == 0 && argc == 5)
 		be_silent(atoi(argv[4]));
 	else
