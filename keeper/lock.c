@@ -422,13 +422,22 @@ static bool may_be_greedy(const struct zkf_lock *lock)
 }
 
 /* At the limit of what one session may have: what has been kept longest goes first.  uthash keeps the order of adding. */
+static bool is_of(const struct zkf_lock *lock, uid_t account)
+{
+	return !account || (lock->files && lock->files->account == account);
+}
+
+/* account  only of this user's files; 0: all */
 static void give_back(uid_t account, unsigned *asked)
 {
-	unsigned total = HASH_COUNT(locks), skip = total ? *asked % total : 0;
+	unsigned total = 0, skip;
 	int count = ZKF_GIVE_BACK_AT_ONCE;
 
+	for (const struct zkf_lock *lock = locks; lock; lock = lock->hh.next)
+		total += is_of(lock, account);
+	skip = total ? *asked % total : 0;
 	for (struct zkf_lock *lock = locks; lock && count; lock = lock->hh.next) {
-		if (account && !(lock->files && lock->files->account == account))
+		if (!is_of(lock, account))
 			continue;
 		if (skip) {
 			skip--;

@@ -22,6 +22,7 @@
 #include "fault.h"
 #include "file.h"
 #include "holds.h"
+#include "lease.h"
 #include "list.h"
 #include "lock.h"
 #include "log.h"
@@ -39,6 +40,7 @@
 #define SILENT_NS (10 * 1000 * ZKF_NS_PER_MS)
 /* Out of descriptors, and nobody to hang up on: the next look at who wants to connect.  Said once in TELL_NS. */
 #define PAUSE_NS (100 * ZKF_NS_PER_MS)
+#define DEFER_NS (10 * ZKF_NS_PER_MS)
 #define TELL_NS (10 * 1000 * ZKF_NS_PER_MS)
 /* So many more of a user at his limit are told so; the others are hung up on. */
 #define TOLD_MAX 64
@@ -52,6 +54,11 @@ struct zkf_conversation {
 	bool silent;     /* nothing was asked yet */
 	bool counted;    /* among its user's */
 	bool refused;    /* one more than its user may have */
+	/* Its user has as many files as he may, some of which he may not be using: his own limit keeps him waiting, ... */
+	struct zkf_request deferred;
+	int deferred_fd; /* ... with this, until it is closed; -1: no */
+	int64_t deferred_since_ns;
+	struct zkf_timer deferred_timer;
 	bool demanding;  /* demand is in a lock's list */
 	struct zkf_demand demand;
 	struct zkf_listing *listing;
@@ -83,6 +90,9 @@ static void conversation_end(struct zkf_conversation *conversation)
 	if (conversation->listing)
 		zkf_listing_stop(conversation->listing);
 	zkf_token_withdraw(&conversation->token_ask);
+	zkf_timer_stop(&conversation->deferred_timer);
+	if (conversation->deferred_fd >= 0)
+		close(conversation->deferred_fd);
 	if (conversation->counted)
 		zkf_users_disconnected(conversation->peer.uid);
 	zkf_loop_remove(&conversation->source);
@@ -373,6 +383,37 @@ static void distrust(struct zkf_conversation *conversation, const char *path)
 	        conversation->peer.pid, (unsigned)conversation->peer.uid);
 }
 
+/* At its user's limit: what he keeps and does not use is being given back, which takes a moment.  False: long enough. */
+static bool defer(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
+{
+	int64_t now = zkf_now_ns();
+
+	if (!conversation->deferred_since_ns)
+		conversation->deferred_since_ns = now;
+	if (now - conversation->deferred_since_ns > ZKF_FULL_AFTER_MS * ZKF_NS_PER_MS)
+		return false;
+	conversation->deferred_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (conversation->deferred_fd < 0)
+		return false;
+	conversation->deferred = *request;
+	zkf_timer_arm(&conversation->deferred_timer, now + DEFER_NS);
+	return true;
+}
+
+static void lock_request(struct zkf_conversation *conversation, const struct zkf_request *request, int fd);
+
+static void deferred_fired(struct zkf_timer *timer)
+{
+	struct zkf_conversation *conversation =
+		(struct zkf_conversation *)((char *)timer - offsetof(struct zkf_conversation, deferred_timer));
+	struct zkf_request request = conversation->deferred;
+	int fd = conversation->deferred_fd;
+
+	conversation->deferred_fd = -1;
+	lock_request(conversation, &request, fd);
+	close(fd);
+}
+
 static void lock_request(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
 {
 	const struct zkf_rule *rule;
@@ -412,6 +453,10 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 	if (!file) {
 		bool limit = errno == EDQUOT;
 
+		if (limit && defer(conversation, request, fd)) {
+			zkf_lock_touch(lock);
+			return;
+		}
 		if (limit)
 			snprintf(why, sizeof(why), "uid %u has %u files locked or kept, and user_locks allows no more",
 			         (unsigned)conversation->peer.uid, zkf_users_limit_of_files());
@@ -706,6 +751,8 @@ static void conversation_start(int fd)
 	conversation->source.fd = fd;
 	conversation->source.ready = conversation_ready;
 	conversation->silent_timer.fire = silent_fired;
+	conversation->deferred_timer.fire = deferred_fired;
+	conversation->deferred_fd = -1;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &conversation->peer, &bytes) ||
 	    zkf_loop_add(&conversation->source, EPOLLIN | EPOLLRDHUP)) {
 		close(fd);
@@ -762,7 +809,8 @@ static void listener_ready(struct zkf_source *source, uint32_t events)
 
 		if (fd >= 0) {
 			conversation_start(fd);
-		} else if ((errno == EMFILE || errno == ENFILE) && silent_first) {
+		} else if ((errno == EMFILE || errno == ENFILE) && silent_first &&
+		           silent_first->silent_timer.due_ns - SILENT_NS + PAUSE_NS <= zkf_now_ns()) {
 			conversation_end(silent_first); /* who says nothing makes room for who may */
 		} else {
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)

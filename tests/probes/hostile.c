@@ -10,6 +10,7 @@
  *     fields       a good request with each field at each odd value; none of the bad ones may be answered "covered"
  *     order        several requests on one connection, in every order, with and without reading; early hang-ups
  *     descriptors  none, two, many, and descriptors of every kind of thing that is not a file
+ *     ask          one good request; prints "covered", or the answer's number and text
  *     waiting N    N connections that ask, and are kept until killed whatever the answer; prints "refused M of N" first
  *     silent N     N connections that say nothing, until killed; prints "connected N" first
  *
@@ -333,6 +334,22 @@ static void be_odd_in_descriptors(void)
 		try_descriptors("a pipe", pipes, 1);
 }
 
+static int ask(void)
+{
+	struct zkf_request request = good_request();
+	struct zkf_reply reply = {.magic = 0};
+	int connection = dial();
+
+	send_with(connection, &request, sizeof(request), &file_fd, 1, 0);
+	if (recv(connection, &reply, sizeof(reply), 0) < (ssize_t)offsetof(struct zkf_reply, text))
+		puts("hang-up");
+	else if (reply.answer == ZKF_COVERED)
+		puts("covered");
+	else
+		printf("%d %.*s\n", reply.answer, (int)reply.text_bytes, reply.text);
+	return 0;
+}
+
 static void be_waiting(int count)
 {
 	struct zkf_request request = good_request();
@@ -383,6 +400,8 @@ int main(int argc, char **argv)
 		be_out_of_order();
 	else if (strcmp(argv[3], "descriptors") == 0)
 		be_odd_in_descriptors();
+	else if (strcmp(argv[3], "ask") == 0)
+		return ask();
 	else if (strcmp(argv[3], "waiting") == 0 && argc == 5)
 		be_waiting(atoi(argv[4]));
 	else if (strcmp(argv[3], "silent") == 0 && argc == 5)
