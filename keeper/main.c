@@ -421,6 +421,7 @@ int main(int argc, char **argv)
 		}
 	}
 	umask(022);
+	signal(SIGXFSZ, SIG_IGN); /* a write that fails is an answer */
 	zkf_waiting_init();
 	zkf_log_set_level(secure_getenv("ZKFLOCK_LOG"));
 	if (zkf_supervisor_init(why, sizeof(why)))

@@ -237,6 +237,11 @@ test_a_user_has_a_limit_and_others_do_not_notice() {
 	as $NOBODY crowded
 	wait_until 10 user_granted n.lock
 	assertEquals 'when they are gone' 0 $?
+	# Who says nothing makes room for his own next ones.
+	"${AS[@]}" "$T/bin/hostile" "$T/crowded/run/socket" own.lock silent 20 >"$T/out.silent" 2>&1 &
+	wait_until 10 contains "$T/out.silent" 'connected 20'
+	assertEquals 'beside his own silent ones' granted "$("${AS[@]}" "$T/bin/lock" n2.lock)"
+	kill $!
 	# Locks: kept ones are given back to make room, held ones are not.
 	for i in {1..40}; do "${AS[@]}" "$T/bin/lock" "once.$i.lock"; done >"$T/out.once" 2>&1
 	assertEquals 'one after the other' '40 granted' "$(sort "$T/out.once" | uniq -c | sed 's/^ *//')"
@@ -295,6 +300,99 @@ test_a_path_that_a_user_has_made_up() {
 		"$("${AS[@]}" $made "exec $T/bin/hostile $T/paths/run/socket $T/paths/s/private/real.lock ask")"
 	assertEquals 'a namespace of root'"'"'s' granted "$(unshare -m sh -c 'mount -t tmpfs -o mode=777 none '"$T/paths/s/private"' &&
 		"$@"' sh "${AS[@]}" "$T/bin/lock" private/service.lock)"
+}
+
+# ---- the environment of a program that gains privileges --------------------------------------------------------------
+
+# capable NUMBER - have we that capability?
+capable() { [ $((0x$(sed -n 's/^CapEff:\t//p' /proc/$$/status) >> $1 & 1)) = 1 ]; }
+
+# setuid_dir - a directory from which a set-user-ID program gains something; 1: there is none
+setuid_dir() {
+	local try
+	for try in "$T" /tmp /var/tmp; do
+		case ,$(findmnt -nro OPTIONS -T "$try"), in *,nosuid,*) continue ;; esac
+		S=$(mktemp -d "$try/zkflock-setuid.XXXXXX") && chmod 755 "$S" && return 0
+	done
+	return 1
+}
+
+# The loader ignores LD_PRELOAD there, so the program is linked with the library.
+test_a_program_that_gains_privileges_believes_no_environment() {
+	local S evil plain secure
+	[ "$(id -u)" = 0 ] || { skip 'not root'; return; }
+	chmod 711 "$T"
+	setuid_dir || { skip 'every file system is mounted nosuid'; return; }
+	cp "$BUILD/libzkflock.so" "$S"
+	"${CC:-cc}" -o "$S/plain" "$TESTS/probes/lock.c" -Wl,--no-as-needed,-rpath,"$S" "$S/libzkflock.so" -pthread || fail 'not linked'
+	cp "$S/plain" "$S/secure"
+	chown 1 "$S/secure"
+	chmod 4755 "$S/secure"
+	install -m 666 /dev/null "$S/file"
+	evil=(-E "ZKFLOCK_CONF=$T/evil.conf" -E "ZKFLOCK_RUNTIME_DIR=$T/evil" -E "XDG_RUNTIME_DIR=$T/evil" -E ZKFLOCK_LOG=error)
+	for i in plain secure; do
+		timeout 20 strace -f -o "$S/$i.trace" -s 200 -u nobody "${evil[@]}" "$S/$i" "$S/file" >"$S/$i.out" 2>&1
+	done
+	plain=$(grep -c "$T/evil" "$S/plain.trace")
+	secure=$(grep -v execve "$S/secure.trace" | grep -c "$T/evil")
+	assertTrue "an ordinary one does ($plain)" "[ $plain -gt 0 ]"
+	assertEquals 'one that gains privileges does not' 0 "$secure"
+	assertTrue 'but goes by the system'"'"'s' "grep -q '\"/etc/zkflock.conf\"' '$S/secure.trace'"
+	assertEquals 'nor does it say anything' '' "$(grep zkflock: "$S/secure.out")"
+	rm -r "$S"
+}
+
+# A keeper that such a program starts is not its caller's to stop, nor is it ended by his limits.
+test_a_keeper_that_gains_privileges_is_nobody_elses() {
+	local guard keeper limits=()
+	[ "$(id -u)" = 0 ] || { skip 'not root'; return; }
+	capable 24 && limits=(prlimit --fsize=0 --cpu=100)
+	host gains "credentials $T/secrets/good"
+	unshare -m sh -c 'mount -t tmpfs none /run && cp "$0" /run/conf && mount -t tmpfs none /etc && mv /run/conf /etc/zkflock.conf &&
+		exec "$@"' "$T/gains/zkflock.conf" "${limits[@]}" setpriv --ruid 65534 --euid 0 "$BUILD/zkflockd" \
+		</dev/null >"$T/out.gains" 2>&1 &
+	guard=$!
+	assertTrue "started: $(cat "$T/out.gains")" "wait_until 10 [ -s /proc/$guard/root/run/zkflock/session ]"
+	keeper=$(cat "/proc/$guard/root/run/zkflock/pid")
+	assertEquals 'its user' $'Uid:\t0\t0\t0\t0' "$(grep Uid: "/proc/$keeper/status")"
+	[ ${#limits[@]} = 0 ] || assertEquals 'its limits' 2 "$(grep -cE '^Max (cpu time|file size) +unlimited' "/proc/$keeper/limits")"
+	kill "$guard"
+	assertTrue 'it ends' "wait_until 5 gone $guard"
+}
+
+# ---- TLS -------------------------------------------------------------------------------------------------------------
+
+# The recipe of zkflockd(8): stunnel before the server and on the host.
+test_a_session_through_tls() {
+	local i tls=$((RANDOM % 9000 + 31000)) near=$((RANDOM % 9000 + 41000)) stunnels=()
+	command -v stunnel >/dev/null || { skip 'no stunnel (Debian: stunnel4)'; return; }
+	mkdir "$T/tls"
+	for i in server client; do
+		openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=$i" \
+			-keyout "$T/tls/$i.key" -out "$T/tls/$i.crt" 2>/dev/null
+		cat "$T/tls/$i.key" "$T/tls/$i.crt" >"$T/tls/$i.pem"
+		chmod 600 "$T/tls/$i.pem"
+	done
+	printf '%s\n' 'foreground = yes' 'pid =' '[zookeeper]' "accept = 127.0.0.1:$tls" "connect = 127.0.0.1:$ZK_PORT" \
+		"cert = $T/tls/server.pem" "CAfile = $T/tls/client.crt" 'verifyPeer = yes' >"$T/tls/server.conf"
+	printf '%s\n' 'foreground = yes' 'pid =' '[zookeeper]' 'client = yes' "accept = 127.0.0.1:$near" "connect = 127.0.0.1:$tls" \
+		"cert = $T/tls/client.pem" "CAfile = $T/tls/server.crt" 'verifyPeer = yes' >"$T/tls/client.conf"
+	for i in server client; do
+		stunnel "$T/tls/$i.conf" >"$T/tls/$i.log" 2>&1 </dev/null &
+		stunnels+=($!)
+	done
+	ENSEMBLE=127.0.0.1:$near host tls "credentials $T/secrets/good"
+	assertTrue "stunnel: $(cat "$T"/tls/*.log)" "wait_until 10 grep -q 'Configuration successful' '$T/tls/client.log'"
+	hold tls tls.lock || fail "no lock through TLS: $(tail -n 3 "$T/tls/client.log")"
+	assertEquals 'excludes who comes without' busy "$(try alpha tls.lock)"
+	assertEquals 'not in the clear' '' "$(ZK_PORT=$tls zk_command srvr | grep -a Mode)"
+	i=(timeout 5 openssl s_client -quiet -ign_eof -connect "127.0.0.1:$tls" -CAfile "$T/tls/server.crt")
+	assertEquals 'not without a certificate' '' "$(echo srvr | "${i[@]}" 2>/dev/null | grep Mode)"
+	assertEquals 'but with it' 'Mode: standalone' \
+		"$(echo srvr | "${i[@]}" -cert "$T/tls/client.crt" -key "$T/tls/client.key" 2>/dev/null | grep Mode)"
+	end "$holder"
+	keeper_stop tls
+	end "${stunnels[@]}"
 }
 
 # Servers that take no digest, met when the connection is made anew: no session is ended by it, and it is said once in ten

@@ -31,6 +31,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -39,7 +40,7 @@
 #define PACKET_BYTES 65536
 #define DESCRIPTORS_MAX 253 /* SCM_MAX_FD */
 
-static const char *socket_path;
+static const char *socket_path, *file_path;
 static int file_fd;
 static int troubles;
 
@@ -306,8 +307,23 @@ static void try_descriptors(const char *what, const int *fds, size_t count)
 	}
 }
 
+/* Under the rule that maps the file, too. */
+static int open_fifo(void)
+{
+	char path[4096];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s.fifo", file_path);
+	if (mkfifo(path, 0600))
+		return -1;
+	fd = open(path, O_RDWR);
+	unlink(path);
+	return fd;
+}
+
 static void be_odd_in_descriptors(void)
 {
+	int path_fd = open(file_path, O_PATH), fifo_fd = open_fifo();
 	struct {
 		const char *what;
 		int fd;
@@ -316,6 +332,8 @@ static void be_odd_in_descriptors(void)
 		{"the keeper's socket", dial()},
 		{"a device", open("/dev/null", O_RDWR)},
 		{"a path", open(".", O_PATH)},
+		{"a path of the very file", path_fd},
+		{"a FIFO beside the file", fifo_fd},
 		{"an epoll", epoll_create1(0)},
 		{"an eventfd", eventfd(0, 0)},
 		{"a memfd", memfd_create("hostile", 0)},
@@ -387,7 +405,8 @@ int main(int argc, char **argv)
 	if (argc < 4)
 		return 64;
 	socket_path = argv[1];
-	file_fd = open(argv[2], O_RDWR | O_CREAT, 0666);
+	file_path = argv[2];
+	file_fd = open(file_path, O_RDWR | O_CREAT, 0666);
 	if (strcmp(argv[3], "garbage") == 0)
 		be_garbage();
 	else if (strcmp(argv[3], "short") == 0)
