@@ -120,8 +120,8 @@ static bool made_by_administrator(pid_t pid)
 	space = open(path, O_RDONLY | O_CLOEXEC);
 	if (space >= 0)
 		owner = ioctl(space, NS_GET_USERNS);
-	same = owner >= 0 && !fstat(owner, &theirs) && !stat("/proc/self/ns/user", &ours) && ours.st_dev == theirs.st_dev &&
-	       ours.st_ino == theirs.st_ino;
+	same = owner >= 0 && !fstat(owner, &theirs) && !stat("/proc/self/ns/user", &ours) &&
+	       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 	if (owner >= 0)
 		close(owner);
 	if (space >= 0)

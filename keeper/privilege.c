@@ -21,7 +21,8 @@
  *   CAP_SYS_PTRACE       to look behind the links in /proc/PID/fd of others, and kcmp(2)
  *   CAP_KILL             to stop and to kill who holds a lock that is lost
  */
-static const uint64_t kept = UINT64_C(1) << CAP_DAC_READ_SEARCH | UINT64_C(1) << CAP_SYS_PTRACE | UINT64_C(1) << CAP_KILL;
+static const uint64_t kept =
+	UINT64_C(1) << CAP_DAC_READ_SEARCH | UINT64_C(1) << CAP_SYS_PTRACE | UINT64_C(1) << CAP_KILL;
 
 static void lift(int resource)
 {

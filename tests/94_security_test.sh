@@ -1,7 +1,7 @@
 #!/bin/bash
 # tests/94_security_test.sh - who may do what: in ZooKeeper, at the keeper's socket, with the keeper's own powers
 # modes: cluster
-# limit: 120
+# limit: 300
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2317,SC2154,SC2016
 . "$(dirname "$0")/lib.sh"
@@ -202,7 +202,6 @@ test_files_of_the_keeper_are_its_own() {
 }
 
 test_a_user_sees_what_is_his() {
-	local mine theirs
 	[ "$(id -u)" = 0 ] || { skip 'not root'; return; }
 	shared_host views
 	chmod 777 "$T/views/s"
@@ -285,7 +284,7 @@ test_a_keeper_without_descriptors_rests() {
 
 # A user's own mount namespace shows him, and the keeper, any path that he likes.
 test_a_path_that_a_user_has_made_up() {
-	local made="unshare -Urm sh -c"
+	local made=(unshare -Urm sh -c)
 	[ "$(id -u)" = 0 ] || { skip 'not root'; return; }
 	shared_host paths
 	as $NOBODY paths
@@ -293,11 +292,11 @@ test_a_path_that_a_user_has_made_up() {
 	chmod 700 "$T/paths/s"
 	assertEquals 'he can not open it' '' "$("${AS[@]}" -C / cat "$T/paths/s/first.lock" 2>/dev/null)"
 	chmod 755 "$T/paths/s"
-	assertContains 'a file of his own in its place' "$("${AS[@]}" $made "mount -t tmpfs none $T/paths/s/private &&
+	assertContains 'a file of his own in its place' "$("${AS[@]}" "${made[@]}" "mount -t tmpfs none $T/paths/s/private &&
 		exec $T/bin/hostile $T/paths/run/socket $T/paths/s/private/made-up.lock ask")" 'a mount namespace that a user has made'
 	assertEquals 'nothing was taken' 0 "$(ZKCAT_AUTH='cluster:s3cret word' zkcat count /zkflock/locks/s%2Fprivate%2Fmade-up.lock)"
 	assertEquals 'a file that is the same for all' covered \
-		"$("${AS[@]}" $made "exec $T/bin/hostile $T/paths/run/socket $T/paths/s/private/real.lock ask")"
+		"$("${AS[@]}" "${made[@]}" "exec $T/bin/hostile $T/paths/run/socket $T/paths/s/private/real.lock ask")"
 	assertEquals 'a namespace of root'"'"'s' granted "$(unshare -m sh -c 'mount -t tmpfs -o mode=777 none '"$T/paths/s/private"' &&
 		"$@"' sh "${AS[@]}" "$T/bin/lock" private/service.lock)"
 }
