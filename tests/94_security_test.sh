@@ -64,6 +64,7 @@ test_a_keeper_that_follows_has_the_credentials() {
 test_a_keeper_without_the_credentials_says_so() {
 	local line='not authorised by the node'"'"'s ACL'
 	secret other 'cluster:another'
+	assertEquals 'with them' granted "$(try alpha strange.lock)"
 	host none 'connect_timeout 1s'
 	host wrong 'connect_timeout 1s' "credentials $T/secrets/other"
 	assertEquals 'none' ENOLCK "$(try none strange.lock 2>"$T/out.none")"
@@ -385,7 +386,7 @@ test_a_session_through_tls() {
 	hold tls tls.lock || fail "no lock through TLS: $(tail -n 3 "$T/tls/client.log")"
 	assertEquals 'excludes who comes without' busy "$(try alpha tls.lock)"
 	assertEquals 'not in the clear' '' "$(ZK_PORT=$tls zk_command srvr | grep -a Mode)"
-	i=(timeout 5 openssl s_client -quiet -ign_eof -connect "127.0.0.1:$tls" -CAfile "$T/tls/server.crt")
+	i=(timeout 15 openssl s_client -quiet -ign_eof -connect "127.0.0.1:$tls" -CAfile "$T/tls/server.crt")
 	assertEquals 'not without a certificate' '' "$(echo srvr | "${i[@]}" 2>/dev/null | grep Mode)"
 	assertEquals 'but with it' 'Mode: standalone' \
 		"$(echo srvr | "${i[@]}" -cert "$T/tls/client.crt" -key "$T/tls/client.key" 2>/dev/null | grep Mode)"
