@@ -741,7 +741,7 @@ static void demand_timer_fired(struct zkf_timer *timer)
 	else if (zkf_zk_connected() && (!demand->claim || demand->claim->state == ZKF_CLAIM_WAITING))
 		refuse(demand, NULL); /* the host in the way does not answer: it can't be had now */
 	else
-		fail(demand, "ZooKeeper does not answer");
+		fail(demand, zkf_zk_refused() ? zkf_session_trouble() : "ZooKeeper does not answer");
 	zkf_lock_touch(lock);
 }
 
