@@ -73,7 +73,7 @@ FUZZ_SANITIZE := fuzzer,address,undefined
 
 # What the build and the tests need, as Debian 12 names it.  zookeeper is the server, for tests and demo; it brings java.
 PACKAGES := gcc libc6-dev libzookeeper-mt-dev uthash-dev libmd-dev shunit2 zookeeper util-linux sqlite3 python3 perl \
-	procps strace dpkg-dev python3-kazoo mandoc systemtap-sdt-dev
+	procps strace openssl stunnel4 dpkg-dev python3-kazoo mandoc systemtap-sdt-dev
 LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
 
 # Sources are listed and compilers looked up when a Makefile is read, so what needs packages first is made by another

@@ -231,6 +231,11 @@ static void print_settings(const struct zkf_config *config)
 			       config->root.len ? config->root.ptr : "/");
 		else if (i == ZKF_METRICS_FILE)
 			printf("%.*s\n", (int)config->metrics_file.len, config->metrics_file.ptr);
+		else if (i == ZKF_CREDENTIALS)
+			printf("%.*s\n", config->credentials.len ? (int)config->credentials.len : 6,
+			       config->credentials.len ? config->credentials.ptr : "(none)");
+		else if (i == ZKF_USER_CONNECTIONS || i == ZKF_USER_LOCKS)
+			printf("%d\n", i == ZKF_USER_LOCKS ? config->user_locks : config->user_connections);
 		else
 			printf("%lldms\n", (long long)values_ms[i]);
 	}

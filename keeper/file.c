@@ -23,6 +23,7 @@
 #include "publish.h"
 #include "refused.h"
 #include "state.h"
+#include "users.h"
 
 /* The loop's. */
 static struct zkf_file *files; /* by (dev, ino, kind) */
@@ -175,6 +176,7 @@ void zkf_file_free(struct zkf_file *file)
 	HASH_DEL(files, file);
 	zkf_file_watch(file, false);
 	zkf_publish_slot_give(file->slot);
+	zkf_users_file_drop(file->account);
 	close(file->fd);
 	zkf_ranges_free(&file->in_use);
 	free(file->path);

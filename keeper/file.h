@@ -40,6 +40,7 @@ struct zkf_file {
 	bool in_doubt; /* somebody who counts as an owner may turn out to have ended */
 	bool served; /* some program's call may have been served by the kernel, so that it may have locks */
 	bool adopted_badly;
+	uid_t account; /* users.h: on whose it goes; 0: nobody's */
 	bool guessed; /* in_use is "all, exclusive" because the kernel could not be asked, or had too much to tell */
 };
 

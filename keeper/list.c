@@ -23,6 +23,7 @@
 #include "publish.h"
 #include "recall.h"
 #include "session.h"
+#include "users.h"
 #include "zk.h"
 
 struct names {
@@ -35,6 +36,7 @@ struct zkf_listing {
 	struct zkf_zk_op *op;
 	int kind; /* enum zkf_kind, ZKF_GROUP */
 	bool paused;
+	uid_t uid; /* who asks */
 	struct names locks, claims;
 	/* The claims of the present lock that were there before the present one. */
 	struct earlier {
@@ -202,11 +204,25 @@ struct row {
 	uint8_t mode;
 };
 
+/* What a process is doing, and with which file, is told to its own user, and to whom the keeper belongs. */
+static bool may_see(const struct zkf_listing *listing, const struct row *row)
+{
+	struct stat status;
+	char path[24];
+
+	if (zkf_users_own(listing->uid))
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d", (int)row->pid);
+	return !listing->id.foreign && !strcmp(listing->id.host, zkf_session_host()) && row->pid > 0 && !stat(path, &status) &&
+	       status.st_uid == listing->uid;
+}
+
 static void row_send(struct zkf_listing *listing, const struct row *row)
 {
 	static const char *const kinds[] = {[ZKF_FLOCK] = "flock", [ZKF_RECORD] = "record", [ZKF_GROUP] = "group"};
 	struct zkf_reply reply = {.magic = ZKF_WIRE_MAGIC, .answer = ZKF_ROW};
 	char text[ZKF_ROW_BYTES_MAX];
+	bool shown = may_see(listing, row);
 	struct timespec now;
 	int64_t age_ms = row->age_ms;
 	size_t used = 0;
@@ -221,11 +237,11 @@ static void row_send(struct zkf_listing *listing, const struct row *row)
 	append_number(text, &used, row->end == ZKF_RANGE_MAX ? -1 : row->end);
 	append_field(text, &used, row->host[0] ? row->host : "-");
 	append_number(text, &used, row->pid);
-	append_encoded(text, &used, row->command[0] ? row->command : "-");
+	append_encoded(text, &used, row->command[0] && shown ? row->command : "-");
 	append_field(text, &used, row->state);
 	append_number(text, &used, age_ms > 0 ? age_ms : 0); /* two machines' clocks */
-	append_field(text, &used, row->path);
-	append_number(text, &used, row->size);
+	append_field(text, &used, shown ? row->path : "-");
+	append_number(text, &used, shown ? row->size : -1);
 	append_field(text, &used, row->blocker ? row->blocker : "-");
 	append_field(text, &used, listing->claims.items[listing->claims.at - 1]);
 	reply.text_bytes = (uint32_t)used;
@@ -682,9 +698,9 @@ struct zkf_listing *zkf_listing_start(struct zkf_conversation *conversation, uid
 {
 	struct zkf_listing *listing = zkf_calloc(1, sizeof(*listing));
 
-	(void)uid;
 	if (!listing)
 		return NULL;
+	listing->uid = uid;
 	listing->conversation = conversation;
 	listing->data.answered = -1;
 	if (zkf_session_usable())

@@ -434,24 +434,48 @@ static bool may_be_greedy(const struct zkf_lock *lock)
 }
 
 /* At the limit of what one session may have: what has been kept longest goes first.  uthash keeps the order of adding. */
-void zkf_lock_give_back_some(void)
+static bool is_of(const struct zkf_lock *lock, uid_t account)
 {
-	static unsigned asked; /* how many of the present list, so that locks that are in use do not hide idle ones */
-	unsigned total = HASH_COUNT(locks), skip = total ? asked % total : 0;
+	return !account || (lock->files && lock->files->account == account);
+}
+
+/* account  only of this user's files; 0: all */
+static void give_back(uid_t account, unsigned *asked)
+{
+	unsigned total = 0, skip;
 	int count = ZKF_GIVE_BACK_AT_ONCE;
 
+	for (const struct zkf_lock *lock = locks; lock; lock = lock->hh.next)
+		total += is_of(lock, account);
+	skip = total ? *asked % total : 0;
 	for (struct zkf_lock *lock = locks; lock && count; lock = lock->hh.next) {
+		if (!is_of(lock, account))
+			continue;
 		if (skip) {
 			skip--;
 			continue;
 		}
-		asked++;
+		++*asked;
 		if (lock->recalled || lock->demands || !lock->claims)
 			continue;
 		lock->giving_back = true;
 		zkf_lock_touch(lock);
 		count--;
 	}
+}
+
+void zkf_lock_give_back_some(void)
+{
+	static unsigned asked; /* how many of the present list, so that locks that are in use do not hide idle ones */
+
+	give_back(0, &asked);
+}
+
+void zkf_lock_give_back_of(uid_t account)
+{
+	static unsigned asked; /* of one user after the other: no more is needed */
+
+	give_back(account, &asked);
 }
 
 static void demand_queue(struct zkf_lock *lock, struct zkf_demand *demand)
@@ -743,7 +767,7 @@ static void demand_timer_fired(struct zkf_timer *timer)
 	else if (zkf_zk_connected() && (!demand->claim || demand->claim->state == ZKF_CLAIM_WAITING))
 		refuse(demand, NULL); /* the host in the way does not answer: it can't be had now */
 	else
-		fail(demand, "ZooKeeper does not answer");
+		fail(demand, zkf_zk_refused() ? zkf_session_trouble() : "ZooKeeper does not answer");
 	zkf_lock_touch(lock);
 }
 

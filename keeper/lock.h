@@ -180,6 +180,9 @@ void zkf_lock_step_dirty(void);
 /* zkf_lock_give_back_some - a table or the session is full: return what is kept and not in use, the oldest first */
 void zkf_lock_give_back_some(void);
 
+/* zkf_lock_give_back_of - the same for the locks of one user's files */
+void zkf_lock_give_back_of(uid_t account);
+
 /* zkf_kind_directory - where the queues of a kind are, below the root; kind may be ZKF_GROUP */
 const char *zkf_kind_directory(uint32_t kind);
 

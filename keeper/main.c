@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #include "adopt.h"
+#include "credentials.h"
 #include "deadlock.h"
 #include "file.h"
 #include "guard.h"
@@ -32,6 +34,7 @@
 #include "loss.h"
 #include "metrics.h"
 #include "named.h"
+#include "privilege.h"
 #include "publish.h"
 #include "rules.h"
 #include "server.h"
@@ -86,6 +89,22 @@ static int load_config(void)
 
 	if (error)
 		return give_up(error == -EINVAL ? EXIT_CONFIG : EXIT_TROUBLE, "%s", why);
+	return EXIT_OK;
+}
+
+/* Before the guard forks: who is started again must not depend on a file that is being changed. */
+static int load_credentials(void)
+{
+	static char text[ZKF_CREDENTIALS_BYTES];
+	const struct zkf_slice *path = &zkf_rules_config()->credentials;
+	char name[PATH_MAX], why[PATH_MAX + 160];
+
+	if (!path->len)
+		return EXIT_OK;
+	snprintf(name, sizeof(name), "%.*s", (int)path->len, path->ptr);
+	if (zkf_credentials_read(name, text, why, sizeof(why)))
+		return give_up(EXIT_CONFIG, "%s", why);
+	zkf_zk_credentials(text);
 	return EXIT_OK;
 }
 
@@ -409,11 +428,14 @@ int main(int argc, char **argv)
 		}
 	}
 	umask(022);
+	signal(SIGXFSZ, SIG_IGN); /* a write that fails is an answer */
 	zkf_waiting_init();
 	zkf_log_set_level(secure_getenv("ZKFLOCK_LOG"));
 	if (zkf_supervisor_init(why, sizeof(why)))
 		return give_up(EXIT_USAGE, "%s", why);
 	choose_directory(path, sizeof(path));
+	if (zkf_privilege_settle())
+		return give_up(EXIT_TROUBLE, "identity: %s", strerror(errno));
 	code = open_directory(path, &directory);
 	if (code)
 		return code;
@@ -430,10 +452,14 @@ int main(int argc, char **argv)
 	if (chdir("/"))
 		return give_up(EXIT_TROUBLE, "chdir /: %s", strerror(errno));
 	code = load_config();
+	if (!code)
+		code = load_credentials();
 	if (code)
 		return code;
 	srandom((unsigned)getpid() ^ (unsigned)zkf_now_ns()); /* pauses that no two keepers share; after the fork pids differ */
 	raise_file_limit();
+	if (zkf_privilege_drop())
+		return give_up(EXIT_TROUBLE, "capabilities: %s", strerror(errno));
 	zkf_state_init(directory);
 	zkf_named_init(directory);
 	if (zkf_store_init())

@@ -193,6 +193,7 @@ static void tell_fixed(const struct zkf_config *fresh, void (*tell)(void *contex
 		[ZKF_ROOT] = !same_slice(&old->root, &fresh->root),
 		[ZKF_SESSION_TIMEOUT] = old->session_timeout_ms != fresh->session_timeout_ms,
 		[ZKF_TICK_TIME] = old->tick_time_ms != fresh->tick_time_ms,
+		[ZKF_CREDENTIALS] = !same_slice(&old->credentials, &fresh->credentials),
 	};
 	char line[ZKF_RULES_WHY_BYTES];
 	int i;

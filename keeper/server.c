@@ -15,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -22,21 +23,30 @@
 #include "fault.h"
 #include "file.h"
 #include "holds.h"
+#include "lease.h"
 #include "list.h"
 #include "lock.h"
 #include "log.h"
 #include "loop.h"
 #include "named.h"
+#include "origin.h"
 #include "publish.h"
 #include "refused.h"
 #include "rules.h"
 #include "session.h"
 #include "status.h"
 #include "token.h"
+#include "users.h"
 
 #define BACKLOG 4096
 /* A connection that says nothing for this long is hung up on. */
 #define SILENT_NS (10 * 1000 * ZKF_NS_PER_MS)
+/* Out of descriptors, and nobody to hang up on: the next look at who wants to connect.  Said once in TELL_NS. */
+#define PAUSE_NS (100 * ZKF_NS_PER_MS)
+#define DEFER_NS (10 * ZKF_NS_PER_MS)
+#define TELL_NS (10 * 1000 * ZKF_NS_PER_MS)
+/* So many more of a user at his limit are told so; the others are hung up on. */
+#define TOLD_MAX 64
 #define FDS_MAX 4 /* more than one is an error, but all that come must be closed */
 
 /* Kept until the peer reads. */
@@ -52,6 +62,13 @@ struct zkf_conversation {
 	struct zkf_conversation *next, **before; /* the silent ones, oldest first */
 	struct ucred peer;
 	bool silent;     /* nothing was asked yet */
+	bool counted;    /* among its user's */
+	bool refused;    /* one more than its user may have */
+	/* Its user has as many files as he may, some of which he may not be using: his own limit keeps him waiting, ... */
+	struct zkf_request deferred;
+	int deferred_fd; /* ... with this, until it is closed; -1: no */
+	int64_t deferred_since_ns;
+	struct zkf_timer deferred_timer;
 	bool demanding;  /* demand is in a lock's list */
 	struct zkf_demand demand;
 	struct zkf_listing *listing;
@@ -63,6 +80,7 @@ struct zkf_conversation {
 /* The loop's. */
 static struct zkf_source listener = {.fd = -1};
 static struct stat bound; /* our socket's file; all zero: a supervisor made it */
+static struct zkf_timer listener_timer; /* armed: out of descriptors, and not listening */
 static const struct zkf_config *rules;
 static struct zkf_conversation *silent_first, **silent_last = &silent_first;
 static int conversations;
@@ -99,6 +117,11 @@ static void conversation_end(struct zkf_conversation *conversation)
 		free(packet);
 	}
 	zkf_token_withdraw(&conversation->token_ask);
+	zkf_timer_stop(&conversation->deferred_timer);
+	if (conversation->deferred_fd >= 0)
+		close(conversation->deferred_fd);
+	if (conversation->counted)
+		zkf_users_disconnected(conversation->peer.uid);
 	zkf_loop_remove(&conversation->source);
 	close(conversation->source.fd);
 	free(conversation);
@@ -268,8 +291,23 @@ static bool keeps_its_lock(struct zkf_file *file)
 	return keeps;
 }
 
+/* Is there room for one more file of this user?  One who nears his limit gives back what he does not use. */
+static bool user_has_room(uid_t uid)
+{
+	enum zkf_users_room room = zkf_users_room(uid);
+
+	if (room != ZKF_USERS_ROOM && zkf_users_may_give_back(uid))
+		zkf_lock_give_back_of(uid);
+	if (room != ZKF_USERS_FULL)
+		return true;
+	if (zkf_users_tell(uid))
+		zkf_log(ZKF_LOG_WARN, "server limit uid=%u user_locks=%u why=\"further ones are refused\"", (unsigned)uid,
+		        zkf_users_limit_of_files());
+	return false;
+}
+
 static struct zkf_file *file_for(struct zkf_lock **lock, uint32_t kind, int fd, const struct stat *status,
-                                 const char *path)
+                                 const char *path, uid_t uid)
 {
 	struct zkf_file *file = zkf_file_find(status->st_dev, status->st_ino, kind);
 	int error;
@@ -283,8 +321,13 @@ static struct zkf_file *file_for(struct zkf_lock **lock, uint32_t kind, int fd, 
 		*lock = file->lock;
 		return file;
 	}
+	if (!user_has_room(uid)) {
+		errno = EDQUOT;
+		return NULL;
+	}
 	error = zkf_file_open(&file, *lock, fd, status, path, kind);
 	if (!error) {
+		file->account = zkf_users_file_add(uid);
 		error = zkf_file_note(file);
 		if (error)
 			zkf_file_free(file);
@@ -395,6 +438,68 @@ static void unmapped_request(struct zkf_conversation *conversation, const struct
 	answer(conversation, ZKF_UNMAPPED, 0, NULL);
 }
 
+/*
+ * As fstat(2), from what the kernel has cached: with a network file system's server that is gone one descriptor must not hold
+ * up the keeper, mapped or not.
+ */
+static int describe(int fd, struct stat *status)
+{
+	struct statx found;
+
+	memset(status, 0, sizeof(*status));
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &found))
+		return -errno;
+	status->st_dev = makedev(found.stx_dev_major, found.stx_dev_minor);
+	status->st_ino = found.stx_ino;
+	status->st_mode = found.stx_mode;
+	status->st_nlink = found.stx_nlink;
+	return 0;
+}
+
+static void distrust(struct zkf_conversation *conversation, const char *path)
+{
+	static int64_t told_ns;
+	int64_t now = zkf_now_ns();
+
+	answer(conversation, ZKF_FAILED, ENOLCK, "its path is of a mount namespace that a user has made, and not this host's");
+	if (told_ns && now - told_ns < TELL_NS)
+		return;
+	told_ns = now;
+	zkf_log(ZKF_LOG_WARN, "server refuse path=%s pid=%d uid=%u why=\"the path is of a user's own mount namespace\"", path,
+	        conversation->peer.pid, (unsigned)conversation->peer.uid);
+}
+
+/* At its user's limit: what he keeps and does not use is being given back, which takes a moment.  False: long enough. */
+static bool defer(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
+{
+	int64_t now = zkf_now_ns();
+
+	if (!conversation->deferred_since_ns)
+		conversation->deferred_since_ns = now;
+	if (now - conversation->deferred_since_ns > ZKF_FULL_AFTER_MS * ZKF_NS_PER_MS)
+		return false;
+	conversation->deferred_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (conversation->deferred_fd < 0)
+		return false;
+	conversation->deferred = *request;
+	zkf_timer_arm(&conversation->deferred_timer, now + DEFER_NS);
+	return true;
+}
+
+static void lock_request(struct zkf_conversation *conversation, const struct zkf_request *request, int fd);
+
+static void deferred_fired(struct zkf_timer *timer)
+{
+	struct zkf_conversation *conversation =
+		(struct zkf_conversation *)((char *)timer - offsetof(struct zkf_conversation, deferred_timer));
+	struct zkf_request request = conversation->deferred;
+	int fd = conversation->deferred_fd;
+
+	conversation->deferred_fd = -1;
+	lock_request(conversation, &request, fd);
+	close(fd);
+}
+
 static void lock_request(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
 {
 	const struct zkf_rule *rule;
@@ -404,7 +509,7 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 	struct stat status;
 	int bytes;
 
-	if (fstat(fd, &status) || (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
+	if (describe(fd, &status) || (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
 	    (fcntl(fd, F_GETFL) & O_PATH)) {
 		answer(conversation, ZKF_FAILED, EBADF, "not a descriptor of a file or directory");
 		return;
@@ -425,12 +530,27 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 		unmapped_request(conversation, request, fd, &status);
 		return;
 	}
+	if (!zkf_origin_trusted(fd, &status, path, &conversation->peer)) {
+		distrust(conversation, path);
+		return;
+	}
 	lock = lock_for(rule, rule->group ? ZKF_GROUP : request->kind, path, bytes);
-	file = lock ? file_for(&lock, request->kind, fd, &status, path) : NULL;
+	file = lock ? file_for(&lock, request->kind, fd, &status, path, conversation->peer.uid) : NULL;
 	if (!file) {
-		snprintf(why, sizeof(why), "the keeper can't take the file up: %s", strerror(errno));
+		bool limit = errno == EDQUOT;
+
+		if (limit && defer(conversation, request, fd)) {
+			zkf_lock_touch(lock);
+			return;
+		}
+		if (limit)
+			snprintf(why, sizeof(why), "uid %u has %u files locked or kept, and user_locks allows no more",
+			         (unsigned)conversation->peer.uid, zkf_users_limit_of_files());
+		else
+			snprintf(why, sizeof(why), "the keeper can't take the file up: %s", strerror(errno));
 		answer(conversation, ZKF_FAILED, ENOLCK, why);
-		zkf_log(ZKF_LOG_WARN, "server refuse path=%s pid=%d why=\"%s\"", path, conversation->peer.pid, why);
+		if (!limit)
+			zkf_log(ZKF_LOG_WARN, "server refuse path=%s pid=%d why=\"%s\"", path, conversation->peer.pid, why);
 		if (lock)
 			zkf_lock_touch(lock); /* it may have been made for this */
 		return;
@@ -574,6 +694,15 @@ static bool valid(const struct zkf_request *request)
 	return request->start >= 0 && request->end >= request->start;
 }
 
+static void one_too_many(struct zkf_conversation *conversation)
+{
+	char why[120];
+
+	snprintf(why, sizeof(why), "uid %u has %u connections, and user_connections allows no more",
+	         (unsigned)conversation->peer.uid, zkf_users_limit_of_connections());
+	answer(conversation, ZKF_FAILED, ENOLCK, why);
+}
+
 /* What may arrive: a request, or the longer one. */
 union packet_in {
 	struct zkf_request request;
@@ -594,6 +723,10 @@ static bool request_handle(struct zkf_conversation *conversation, const union pa
 
 	if (!valid(request))
 		return false;
+	if (conversation->refused && request->op != ZKF_OP_UNLOCK) {
+		one_too_many(conversation);
+		return false;
+	}
 	switch (request->op) {
 	case ZKF_OP_LOCK:
 	case ZKF_OP_GETLK:
@@ -697,6 +830,26 @@ static void conversation_ready(struct zkf_source *source, uint32_t events)
 		conversation_end(conversation);
 }
 
+/*
+ * One more than its user may have: whoever of his says nothing makes room; when all have asked, it is told so.  A flood of
+ * such is hung up on.
+ */
+static void at_the_limit(struct zkf_conversation *conversation)
+{
+	uid_t uid = conversation->peer.uid;
+	struct zkf_conversation *oldest = silent_first;
+	int told = 0;
+
+	if (zkf_users_tell(uid))
+		zkf_log(ZKF_LOG_WARN, "server limit uid=%u user_connections=%u why=\"further ones are refused\"", (unsigned)uid,
+		        zkf_users_limit_of_connections());
+	while (oldest && (oldest->peer.uid != uid || (oldest->refused && ++told < TOLD_MAX)))
+		oldest = oldest->next;
+	conversation->refused = !oldest || oldest->refused;
+	if (oldest)
+		conversation_end(oldest);
+}
+
 static void conversation_start(int fd)
 {
 	struct zkf_conversation *conversation = zkf_calloc(1, sizeof(*conversation));
@@ -709,8 +862,24 @@ static void conversation_start(int fd)
 	conversation->source.fd = fd;
 	conversation->source.ready = conversation_ready;
 	conversation->silent_timer.fire = silent_fired;
+	conversation->deferred_timer.fire = deferred_fired;
+	conversation->deferred_fd = -1;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &conversation->peer, &bytes) ||
 	    zkf_loop_add(&conversation->source, EPOLLIN | EPOLLRDHUP)) {
+		close(fd);
+		free(conversation);
+		return;
+	}
+	switch (zkf_users_connected(conversation->peer.uid)) {
+	case 0:
+		conversation->counted = true;
+		break;
+	case -EAGAIN:
+		conversation->counted = true;
+		at_the_limit(conversation);
+		break;
+	default:
+		zkf_loop_remove(&conversation->source);
 		close(fd);
 		free(conversation);
 		return;
@@ -723,6 +892,27 @@ static void conversation_start(int fd)
 	zkf_timer_arm(&conversation->silent_timer, zkf_now_ns() + SILENT_NS);
 }
 
+static void listener_resume(struct zkf_timer *timer)
+{
+	if (zkf_loop_add(&listener, EPOLLIN))
+		zkf_timer_arm(timer, zkf_now_ns() + PAUSE_NS);
+}
+
+/* Who wants to connect stays at the door, and would wake the loop for ever.  What is kept unused is given back meanwhile. */
+static void listener_pause(const char *why)
+{
+	static int64_t told_ns;
+	int64_t now = zkf_now_ns();
+
+	if (!told_ns || now - told_ns >= TELL_NS) {
+		told_ns = now;
+		zkf_log(ZKF_LOG_ERROR, "server accept error=\"%s\"", why);
+	}
+	zkf_lock_give_back_some();
+	zkf_loop_remove(&listener);
+	zkf_timer_arm(&listener_timer, now + PAUSE_NS);
+}
+
 static void listener_ready(struct zkf_source *source, uint32_t events)
 {
 	(void)events;
@@ -731,11 +921,12 @@ static void listener_ready(struct zkf_source *source, uint32_t events)
 
 		if (fd >= 0) {
 			conversation_start(fd);
-		} else if ((errno == EMFILE || errno == ENFILE) && silent_first) {
+		} else if ((errno == EMFILE || errno == ENFILE) && silent_first &&
+		           silent_first->silent_timer.due_ns - SILENT_NS + PAUSE_NS <= zkf_now_ns()) {
 			conversation_end(silent_first); /* who says nothing makes room for who may */
 		} else {
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-				zkf_log(ZKF_LOG_WARN, "server accept error=\"%s\"", strerror(errno));
+				listener_pause(strerror(errno));
 			return;
 		}
 	}
@@ -769,6 +960,7 @@ static void file_by_new_rules(struct zkf_file *file)
 void zkf_server_rules(const struct zkf_config *config)
 {
 	rules = config;
+	zkf_users_limit(config->user_connections, config->user_locks);
 	for (struct zkf_file *file = zkf_file_list(); file; file = file->hh.next)
 		file_by_new_rules(file);
 }
@@ -801,6 +993,7 @@ int zkf_server_init(int directory_fd, const char *directory, int passed, int mod
 	int error = 0;
 
 	rules = config;
+	zkf_users_limit(config->user_connections, config->user_locks);
 	if (passed >= 0)
 		listener.fd = passed;
 	else
@@ -808,6 +1001,7 @@ int zkf_server_init(int directory_fd, const char *directory, int passed, int mod
 	if (error)
 		return error;
 	listener.ready = listener_ready;
+	listener_timer.fire = listener_resume;
 	return zkf_loop_add(&listener, EPOLLIN);
 }
 

@@ -11,6 +11,7 @@
  *                          +----------------------------------------------------------------------+-- expired -+  |
  *                                                                                   lease over: doubted, acknowledged
  *
+ * Servers that refuse the credentials leave no handle to go on with, but the session: another keeper shall try (refused).
  * The connection may come and go in every state; only a server's word makes EXPIRED, only our clock ends the lease.
  */
 #include "session.h"
@@ -35,6 +36,8 @@
 
 #define REPORT_FIRST_MS 2000
 #define RETRY_NS (500 * ZKF_NS_PER_MS)
+#define REFUSED_AGAIN_S 10
+#define REFUSED "ZooKeeper refuses the credentials: its servers do not take the scheme digest"
 
 enum state { CLOSED, OPEN, MAKING, ALIVE };
 
@@ -49,7 +52,8 @@ static char host[ZKF_HOST_BYTES];
 static char root[1024];
 static char host_node[1200];
 static char trouble[160] = "not connected to ZooKeeper yet";
-static struct zkf_timer retry_timer, heartbeat_timer, doubt_timer, lookup_timer, report_timer;
+static struct zkf_timer retry_timer, heartbeat_timer, doubt_timer, lookup_timer, report_timer,
+	refused_timer;
 static char ensemble[ZKF_ADDRESSES_BYTES];  /* as configured */
 static bool numeric;                        /* it needs no look-up */
 static char addresses[ZKF_ADDRESSES_BYTES]; /* where it was found last; "": not yet */
@@ -91,6 +95,8 @@ const char *zkf_session_trouble(void)
 	char met[ZKF_ZK_TROUBLE_BYTES];
 
 	zkf_zk_trouble(met);
+	if (zkf_zk_refused())
+		return REFUSED;
 	if (state == OPEN && !met[0])
 		snprintf(whole, sizeof(whole), "no answer from ZooKeeper yet at %.150s", addresses);
 	else if (state == CLOSED || !met[0])
@@ -388,10 +394,32 @@ static void session_expired(void)
 	session_open();
 }
 
+/*
+ * No server has ended the session: its holders have the lease's time, and a keeper that follows takes it over, if it is let in
+ * by then.
+ */
+static void credentials_refused(void)
+{
+	zkf_log(ZKF_LOG_ERROR, "session refused error=\"%s\" again_after_s=%d", REFUSED, REFUSED_AGAIN_S);
+	set_trouble(REFUSED);
+	zkf_timer_stop(&lookup_timer);
+	zkf_timer_arm(&refused_timer, zkf_now_ns() + REFUSED_AGAIN_S * 1000 * ZKF_NS_PER_MS);
+}
+
+static void refused_fire(struct zkf_timer *timer)
+{
+	(void)timer;
+	zkf_loop_stop_for(ZKF_STOP_RESTART);
+}
+
 static void connection_changed(void)
 {
 	if (zkf_zk_expired()) {
 		session_expired();
+		return;
+	}
+	if (zkf_zk_refused()) {
+		credentials_refused();
 		return;
 	}
 	if (!zkf_zk_connected()) {
@@ -580,6 +608,7 @@ int zkf_session_init(const struct zkf_config *settings, const struct zkf_session
 	lookup_timer.fire = lookup_fire;
 	report_timer.fire = report_fire;
 	retry_timer.fire = retry_fire;
+	refused_timer.fire = refused_fire;
 	heartbeat_timer.fire = heartbeat_fire;
 	doubt_timer.fire = doubt_fire;
 	timeout_ms = config->session_timeout_ms;

@@ -99,11 +99,16 @@ static size_t watched_bytes;
 static struct zkf_source event_source = {.fd = -1};
 static uint64_t operations;
 
+/* Written before the first handle; read by the loop and by the client thread that tells of a connection. */
+static const char *credentials; /* "user:password", or NULL */
+
 /* Written by the client threads, under the mutex; emptied by the loop. */
 static pthread_mutex_t arrived_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct arrival *arrived_first, **arrived_last = &arrived_first;
 /* Written by the client thread (session events), read by the loop. */
-static atomic_bool connected_flag, expired_flag, session_event;
+static atomic_bool connected_flag, expired_flag, refused_flag, session_event;
+/* The client thread's alone: the handle knows the credentials, and tells them anew with each connection. */
+static bool introduced;
 /* Written by the client threads, read by the loop; under the mutex. */
 static pthread_mutex_t trouble_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char connect_trouble[ZKF_ZK_TROUBLE_BYTES];
@@ -163,18 +168,38 @@ static void trouble_is_over(void)
 }
 
 /* Client thread. */
+static void introduction_answered(int rc, const void *context)
+{
+	(void)rc; /* a refusal arrives as a state of the session, too */
+	(void)context;
+}
+
+/*
+ * Client thread.  The client takes no credentials before it has begun to connect; from then on it sends them itself, before
+ * anything else, with every connection.  On the first one that is here, before the loop learns that it may send.
+ */
+static void introduce(zhandle_t *zh)
+{
+	if (credentials && !introduced)
+		introduced = zoo_add_auth(zh, "digest", credentials, (int)strlen(credentials), introduction_answered, NULL) == ZOK;
+}
+
+/* Client thread. */
 static void session_watcher(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
-	(void)zh;
 	(void)path;
 	(void)context;
 	if (type != ZOO_SESSION_EVENT)
 		return;
-	if (state == ZOO_CONNECTED_STATE)
+	if (state == ZOO_CONNECTED_STATE) {
 		trouble_is_over();
+		introduce(zh);
+	}
 	atomic_store(&connected_flag, state == ZOO_CONNECTED_STATE);
-	if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
+	if (state == ZOO_EXPIRED_SESSION_STATE)
 		atomic_store(&expired_flag, true);
+	if (state == ZOO_AUTH_FAILED_STATE)
+		atomic_store(&refused_flag, true);
 	atomic_store(&session_event, true);
 	wake_loop();
 }
@@ -423,8 +448,10 @@ static int op_submit(struct zkf_zk_op *op)
 	operations++;
 	switch (op->verb) {
 	case VERB_CREATE:
-		return zoo_acreate(handle, op->path, op->payload, bytes, &ZOO_OPEN_ACL_UNSAFE, op->flags,
-		                   complete_string, op);
+		/* The creator's: the server puts in who we said we are. */
+		return zoo_acreate(handle, op->path, op->payload, bytes,
+		                   credentials ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE, op->flags, complete_string,
+		                   op);
 	case VERB_CHILDREN:
 		return zoo_awget_children(handle, op->path, watcher, op->ticket, complete_strings, op);
 	case VERB_GET:
@@ -560,7 +587,7 @@ void zkf_zk_cancel(struct zkf_zk_op *op)
 static bool connection_lost(int rc)
 {
 	return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZRUNTIMEINCONSISTENCY || rc == ZINVALIDSTATE ||
-	       rc == ZSESSIONMOVED || rc == ZCLOSING || rc == ZSESSIONEXPIRED;
+	       rc == ZSESSIONMOVED || rc == ZCLOSING || rc == ZSESSIONEXPIRED || rc == ZAUTHFAILED;
 }
 
 static bool repeatable(const struct zkf_zk_op *op)
@@ -583,8 +610,9 @@ static int error_of(int rc)
 	case ZBADVERSION:
 		return -ESTALE;
 	case ZNOAUTH:
-	case ZAUTHFAILED:
 		return -EACCES;
+	case ZINVALIDACL: /* "the creator's", and the servers do not know who that is */
+		return -EPERM;
 	case ZNOTREADONLY:
 		return -EROFS;
 	case ZNOCHILDRENFOREPHEMERALS:
@@ -608,7 +636,10 @@ const char *zkf_zk_error_name(int error)
 	case -ESTALE:
 		return "version differs";
 	case -EACCES:
-		return "not authorised by the node's ACL";
+		return credentials ? "not authorised by the node's ACL: it was made with other credentials than ours"
+		                   : "not authorised by the node's ACL, and no credentials are set";
+	case -EPERM:
+		return "the server takes no digest credentials";
 	case -EROFS:
 		return "server is read-only (no quorum)";
 	case -ENOTDIR:
@@ -741,6 +772,8 @@ int zkf_zk_open(const char *servers, int timeout_ms, int64_t session_id, const c
 	state_changed = changed;
 	atomic_store(&connected_flag, false);
 	atomic_store(&expired_flag, false);
+	atomic_store(&refused_flag, false);
+	introduced = false; /* no client thread is there now */
 	handle = zookeeper_init2(servers, session_watcher, timeout_ms, session_id ? &id : NULL, NULL,
 	                         ZOO_NO_LOG_CLIENTENV, client_log);
 	if (!handle)
@@ -787,6 +820,16 @@ void zkf_zk_close(bool end_session)
 bool zkf_zk_connected(void)
 {
 	return handle && atomic_load(&connected_flag) && !atomic_load(&expired_flag);
+}
+
+void zkf_zk_credentials(const char *text)
+{
+	credentials = text;
+}
+
+bool zkf_zk_refused(void)
+{
+	return atomic_load(&refused_flag);
 }
 
 bool zkf_zk_expired(void)

@@ -19,6 +19,7 @@
 struct zkf_zk_result {
 	/*
 	 * 0; -ENOENT no node; -EEXIST; -ENOTEMPTY; -ESTALE version differs; -EACCES; -EROFS read-only server;
+	 * -EPERM the server does not know whom the node is to belong to;
 	 * -ENOTDIR the parent is ephemeral;
 	 * -ENOMEM; -EINPROGRESS: the connection was lost and the outcome is unknown (create and versioned set only:
 	 * all else is repeated until it is known); -EIO anything else.
@@ -59,6 +60,17 @@ struct zkf_zk_watch {
 
 /* zkf_zk_init - prepare the eventfd; 0 or a negative errno */
 int zkf_zk_init(void);
+
+/*
+ * zkf_zk_credentials - "user:password" for the scheme digest, to live as long as the process; before zkf_zk_open
+ *
+ * Every connection begins with them, and every node that is made from then on belongs to them alone.  Without: everybody
+ * may do everything with every node.
+ */
+void zkf_zk_credentials(const char *text);
+
+/* zkf_zk_refused - the servers want none of the credentials: the handle is dead, the session need not be */
+bool zkf_zk_refused(void);
 
 /*
  * zkf_zk_open - start connecting

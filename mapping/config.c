@@ -17,7 +17,7 @@
 #include "text.h"
 
 const char *const zkf_setting_names[] = {"ensemble", "root", "session_timeout", "tick_time", "connect_timeout",
-                                         "keep",     "metrics_file", NULL};
+                                         "keep",     "metrics_file", "credentials", "user_connections", "user_locks", NULL};
 
 int zkf_refuse_line(struct zkf_parser *parser, const char *format, ...)
 {
@@ -59,6 +59,12 @@ static int parse_value(struct zkf_parser *parser, enum zkf_setting setting, cons
 		return zkf_parse_root(parser, word);
 	if (setting == ZKF_METRICS_FILE)
 		return zkf_parse_metrics_file(parser, word);
+	if (setting == ZKF_CREDENTIALS)
+		return zkf_parse_credentials(parser, word);
+	if (setting == ZKF_USER_CONNECTIONS)
+		return zkf_parse_limit(parser, setting, word, &config->user_connections);
+	if (setting == ZKF_USER_LOCKS)
+		return zkf_parse_limit(parser, setting, word, &config->user_locks);
 	result = zkf_parse_duration(parser, setting, word, &ms);
 	if (result < 0)
 		return result;
@@ -89,7 +95,7 @@ static int parse_setting(struct zkf_parser *parser, const struct zkf_slice *key,
 		return zkf_refuse_line(
 			parser,
 			"unknown setting %w; allowed are ensemble, root, session_timeout, tick_time, connect_timeout, "
-			"keep, metrics_file and map",
+			"keep, metrics_file, credentials, user_connections, user_locks and map",
 			key);
 	name = zkf_setting_names[i];
 	place = &parser->config->places[i];
@@ -174,6 +180,8 @@ static void set_defaults(struct zkf_config *config, struct zkf_rule *rules)
 	config->tick_time_ms = (int)zkf_setting_default_ms(ZKF_TICK_TIME);
 	config->connect_timeout_ms = (int)zkf_setting_default_ms(ZKF_CONNECT_TIMEOUT);
 	config->keep_ms = zkf_setting_default_ms(ZKF_KEEP);
+	config->credentials = (struct zkf_slice){"", 0};
+	config->user_connections = config->user_locks = ZKF_USER_LIMIT_DEFAULT;
 	config->rules = rules;
 }
 

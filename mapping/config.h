@@ -46,6 +46,9 @@ enum zkf_setting {
 	ZKF_CONNECT_TIMEOUT,
 	ZKF_KEEP,
 	ZKF_METRICS_FILE,
+	ZKF_CREDENTIALS,
+	ZKF_USER_CONNECTIONS,
+	ZKF_USER_LOCKS,
 	ZKF_SETTING_COUNT
 };
 
@@ -76,6 +79,8 @@ struct zkf_config {
 	int connect_timeout_ms;
 	int64_t keep_ms; /* default of the rules that have no keep= */
 	struct zkf_slice metrics_file; /* of the keeper; empty: none */
+	struct zkf_slice credentials; /* absolute path; empty when not set.  For the keeper only: keeper/credentials.h */
+	int user_connections, user_locks; /* at most so many for each user, see keeper/users.h */
 	struct zkf_place places[ZKF_SETTING_COUNT];
 	struct zkf_rule *rules; /* the caller's array */
 	size_t rule_count;
@@ -134,7 +139,7 @@ bool zkf_rules_ambiguous(const struct zkf_rule *a, const struct zkf_rule *b);
  * For the library with a broken file in its hands: a lock on a path that any line may have meant must fail, not
  * pass for a local one.  True when any word of a non-comment line that begins with '/' (or a quote and '/') is a prefix
  * of path; it need not end with a component, and what no good prefix has in it (a pattern, an escape, "//") ends it.
- * The values of `root` (a znode) and `metrics_file` do not count.
+ * The values of `root`, a znode, of `metrics_file` and of `credentials` do not count.
  */
 bool zkf_config_may_match(const char *text, size_t len, const char *path, size_t path_len);
 

@@ -135,7 +135,8 @@ bool zkf_config_may_match(const char *text, size_t len, const char *path, size_t
 		if (!(words == 1 && no_prefix) && may_mean((struct zkf_slice){text + start, i - start}, path, path_len))
 			return true;
 		word = (struct zkf_slice){text + start, i - start};
-		no_prefix = words++ == 0 && (zkf_word_is(&word, "root") || zkf_word_is(&word, "metrics_file"));
+		no_prefix = words++ == 0 && (zkf_word_is(&word, "root") || zkf_word_is(&word, "metrics_file") ||
+		                             zkf_word_is(&word, "credentials"));
 	}
 	return false;
 }

@@ -48,6 +48,20 @@ int zkf_parse_ensemble(struct zkf_parser *parser, const struct zkf_slice *word);
 int zkf_parse_root(struct zkf_parser *parser, const struct zkf_slice *word);
 int zkf_parse_metrics_file(struct zkf_parser *parser, const struct zkf_slice *word);
 
+/* zkf_parse_credentials - the path of the keeper's credentials.  0 or -EINVAL */
+int zkf_parse_credentials(struct zkf_parser *parser, const struct zkf_slice *word);
+
+/*
+ * A busy mail server's user has some hundred files locked at a time; all of a session's claims together must stay below
+ * 1 MB of paths, some ten thousand, and one user shall not have them all.
+ */
+#define ZKF_USER_LIMIT_DEFAULT 4096
+#define ZKF_USER_LIMIT_MIN 16
+#define ZKF_USER_LIMIT_MAX 1000000
+
+/* zkf_parse_limit - a word as a number of things that a user may have.  0 or -EINVAL */
+int zkf_parse_limit(struct zkf_parser *parser, enum zkf_setting setting, const struct zkf_slice *word, int *limit);
+
 /* zkf_parse_map - what stands behind `map`; the rule goes into the configuration.  0, -EINVAL or -ENOSPC */
 int zkf_parse_map(struct zkf_parser *parser, struct zkf_slice *rest);
 

@@ -1,5 +1,5 @@
 /*
- * mapping/setting.c - the values of settings: durations, ensemble, root
+ * mapping/setting.c - the values of settings: durations, ensemble, root, credentials, limits
  *
  * Answers for: see parser.h.
  * Must not:    see parser.h.
@@ -226,5 +226,38 @@ int zkf_parse_metrics_file(struct zkf_parser *parser, const struct zkf_slice *wo
 		return zkf_refuse_line(parser, "metrics_file %w is too long; allowed are %d bytes", word,
 		                       (int64_t)METRICS_FILE_BYTES_MAX);
 	parser->config->metrics_file = *word;
+	return 0;
+}
+
+/* ---- the keeper's own ---- */
+
+int zkf_parse_credentials(struct zkf_parser *parser, const struct zkf_slice *word)
+{
+	static const char allowed[] = "allowed is the absolute path of a file, without spaces and backslashes";
+
+	if (word->ptr[0] != '/' || word->ptr[word->len - 1] == '/')
+		return zkf_refuse_line(parser, "credentials %w is not an absolute path of a file; %s", word, allowed);
+	if (memchr(word->ptr, '\\', word->len))
+		return zkf_refuse_line(parser, "credentials %w has a backslash; %s", word, allowed);
+	if (word->len > ZKF_PATH_BYTES_MAX)
+		return zkf_refuse_line(parser, "credentials %w is too long; %s, shorter than %d bytes", word, allowed,
+		                       (int64_t)ZKF_PATH_BYTES_MAX);
+	parser->config->credentials = *word;
+	return 0;
+}
+
+int zkf_parse_limit(struct zkf_parser *parser, enum zkf_setting setting, const struct zkf_slice *word, int *limit)
+{
+	int64_t number = 0;
+	size_t i;
+
+	for (i = 0; i < word->len && zkf_is_digit(word->ptr[i]); i++)
+		if (number <= ZKF_USER_LIMIT_MAX) /* beyond it is out of range: no overflow */
+			number = number * 10 + (word->ptr[i] - '0');
+	if (i < word->len || number < ZKF_USER_LIMIT_MIN || number > ZKF_USER_LIMIT_MAX)
+		return zkf_refuse_line(parser, "%s %w is not a number in range; allowed is %d to %d",
+		                       zkf_setting_names[setting], word, (int64_t)ZKF_USER_LIMIT_MIN,
+		                       (int64_t)ZKF_USER_LIMIT_MAX);
+	*limit = (int)number;
 	return 0;
 }

@@ -21,7 +21,7 @@ oneTimeSetUp() {
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------
 
-DEFAULTS='ensemble= root=/zkflock session=10000 tick=2000 connect=5000 keep=60000'
+DEFAULTS='ensemble= root=/zkflock session=10000 tick=2000 connect=5000 keep=60000 credentials= connections=4096 locks=4096'
 
 wrong='' # what a test has found so far
 
@@ -101,13 +101,15 @@ test_settings_are_understood() {
 	setting 'keep 0' keep=0
 	setting 'keep 0s' keep=0
 	setting 'keep 24h' keep=86400000
+	setting 'credentials /etc/zkflock.secret # it' credentials=/etc/zkflock.secret
+	setting 'user_connections 16\nuser_locks 1000000' 'connections=16 locks=1000000'
 	setting 'tick_time 60s\nsession_timeout 120s' 'session=120000 tick=60000'
 	verdict
 }
 
 test_bad_settings_are_refused() {
 	refused 'ensembl zk1:2181' 1 "unknown setting 'ensembl'" \
-		ensemble root session_timeout tick_time connect_timeout keep metrics_file map
+		ensemble root session_timeout tick_time connect_timeout keep metrics_file credentials user_connections user_locks map
 	refused 'Keep 1s' 1 "unknown setting 'Keep'"
 	refused 'keep' 1 'keep without a value'
 	refused 'keep # 1s' 1 'keep without a value'
@@ -136,6 +138,15 @@ test_bad_durations_are_refused() {
 	refused 'tick_time 61s' 1 'out of range'
 	refused 'connect_timeout 99ms' 1 'out of range' '100ms to 10m'
 	refused 'keep 25h' 1 'out of range' '0 to 24h'
+	refused 'credentials secret' 1 "'secret' is not an absolute path"
+	refused 'credentials /' 1 'not an absolute path of a file'
+	refused 'credentials /a\\\\040b' 1 'has a backslash'
+	refused 'credentials /a\ncredentials /b' 2 'credentials is set at line 1'
+	refused 'user_locks 15' 1 'user_locks' '16 to 1000000'
+	refused 'user_locks 16s' 1 'user_locks' '16 to 1000000'
+	refused 'user_connections 1000001' 1 'user_connections' '16 to 1000000'
+	refused 'user_connections 99999999999999999999999' 1 'user_connections' '16 to 1000000'
+	refused 'user_connections -1' 1 'user_connections' '16 to 1000000'
 	refused 'keep 86400001ms' 1 'out of range'
 	refused 'keep 18446744073709551617ms' 1 'out of range'
 	refused 'keep 99999999999999999999999999h' 1 'out of range'
@@ -318,7 +329,7 @@ test_a_prefix_is_mapped_once() {
 
 test_long_words_are_cut_in_messages() {
 	refused "map /a b $(printf '%0400d' 0)" 1 "0...' is not an option"
-	refused "$(printf '\\0377%.0s' {1..400})" 1 "\\377...'; allowed are ensemble" 'metrics_file and map'
+	refused "$(printf '\\0377%.0s' {1..400})" 1 "\\377...'; allowed are ensemble" 'and map'
 	verdict
 }
 
@@ -603,6 +614,9 @@ default: tick_time 2000ms
 default: connect_timeout 5000ms
 all.conf.d/10-b.conf:2: keep 5000ms
 all.conf:4: metrics_file /var/lib/zkflock/metrics.prom
+default: credentials (none)
+default: user_connections 4096
+default: user_locks 4096
 all.conf:2: map /a a/%r on_loss=freeze unavailable=wait keep=1000ms
 all.conf.d/10-b.conf:1: map /b -
 all.conf.d/9-c.conf:2: map /c c on_loss=kill unavailable=wait keep=5000ms
@@ -706,7 +720,7 @@ test_the_bounds_of_the_files() {
 	has '65 files' 'many.conf.d: more than 64 files' "$(many)"
 	rm -r "$T/many.conf.d"
 	head -c 1048576 /dev/zero | tr '\0' '\n' >"$T/many.conf"
-	same '1 MiB' 6 "$(many | wc -l)"
+	same '1 MiB' 9 "$(many | wc -l)"
 	dropped 1.conf 'a'
 	has 'a byte more' 'many.conf.d/1.conf: more than 1 MiB' "$(many)"
 	rm -r "$T/many.conf.d"
@@ -798,7 +812,7 @@ test_tools_say_when_no_keeper_answers() {
 test_the_example_is_right() {
 	same 'as it is' "$DEFAULTS" "$("$PROBE" parse <"$TOP/conf/zkflock.conf")"
 	same 'with every comment mark taken away' \
-		'ensemble=zk1:2181,zk2:2181,zk3:2181 root=/zkflock session=10000 tick=2000 connect=5000 keep=60000' \
+		'ensemble=zk1:2181,zk2:2181,zk3:2181 root=/zkflock session=10000 tick=2000 connect=5000 keep=60000 credentials=/etc/zkflock.secret connections=4096 locks=4096' \
 		"$(sed 's/^#\([a-z]\)/\1/' "$TOP/conf/zkflock.conf" | "$PROBE" parse | head -n 1)"
 	same 'its rules' 6 "$(sed 's/^#\([a-z]\)/\1/' "$TOP/conf/zkflock.conf" | "$PROBE" parse | grep -c '^[0-9]* /')"
 	verdict

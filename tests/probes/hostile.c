@@ -10,6 +10,8 @@
  *     fields       a good request with each field at each odd value; none of the bad ones may be answered "covered"
  *     order        several requests on one connection, in every order, with and without reading; early hang-ups
  *     descriptors  none, two, many, and descriptors of every kind of thing that is not a file
+ *     ask          one good request; prints "covered", or the answer's number and text
+ *     waiting N    N connections that ask, and are kept until killed whatever the answer; prints "refused M of N" first
  *     silent N     N connections that say nothing, until killed; prints "connected N" first
  *
  * Prints "done" at the end, or what was answered that should not have been.
@@ -29,6 +31,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -37,7 +40,7 @@
 #define PACKET_BYTES 65536
 #define DESCRIPTORS_MAX 253 /* SCM_MAX_FD */
 
-static const char *socket_path;
+static const char *socket_path, *file_path;
 static int file_fd;
 static int troubles;
 
@@ -304,8 +307,23 @@ static void try_descriptors(const char *what, const int *fds, size_t count)
 	}
 }
 
+/* Under the rule that maps the file, too. */
+static int open_fifo(void)
+{
+	char path[4096];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s.fifo", file_path);
+	if (mkfifo(path, 0600))
+		return -1;
+	fd = open(path, O_RDWR);
+	unlink(path);
+	return fd;
+}
+
 static void be_odd_in_descriptors(void)
 {
+	int path_fd = open(file_path, O_PATH), fifo_fd = open_fifo();
 	struct {
 		const char *what;
 		int fd;
@@ -314,6 +332,8 @@ static void be_odd_in_descriptors(void)
 		{"the keeper's socket", dial()},
 		{"a device", open("/dev/null", O_RDWR)},
 		{"a path", open(".", O_PATH)},
+		{"a path of the very file", path_fd},
+		{"a FIFO beside the file", fifo_fd},
 		{"an epoll", epoll_create1(0)},
 		{"an eventfd", eventfd(0, 0)},
 		{"a memfd", memfd_create("hostile", 0)},
@@ -330,6 +350,39 @@ static void be_odd_in_descriptors(void)
 		try_descriptors(things[i].what, &things[i].fd, 1);
 	if (pipe(pipes) == 0)
 		try_descriptors("a pipe", pipes, 1);
+}
+
+static int ask(void)
+{
+	struct zkf_request request = good_request();
+	struct zkf_reply reply = {.magic = 0};
+	int connection = dial();
+
+	send_with(connection, &request, sizeof(request), &file_fd, 1, 0);
+	if (recv(connection, &reply, sizeof(reply), 0) < (ssize_t)offsetof(struct zkf_reply, text))
+		puts("hang-up");
+	else if (reply.answer == ZKF_COVERED)
+		puts("covered");
+	else
+		printf("%d %.*s\n", reply.answer, (int)reply.text_bytes, reply.text);
+	return 0;
+}
+
+static void be_waiting(int count)
+{
+	struct zkf_request request = good_request();
+	int refused = 0, connection;
+
+	request.flags = 0;
+	for (int i = 0; i < count; i++) {
+		connection = dial();
+		send_with(connection, &request, sizeof(request), &file_fd, 1, 0);
+		refused += receive(connection, i < 2 ? 3000 : 200) == ZKF_FAILED;
+	}
+	printf("refused %d of %d\n", refused, count);
+	fflush(stdout);
+	for (;;)
+		pause();
 }
 
 static void be_silent(int count)
@@ -352,7 +405,8 @@ int main(int argc, char **argv)
 	if (argc < 4)
 		return 64;
 	socket_path = argv[1];
-	file_fd = open(argv[2], O_RDWR | O_CREAT, 0666);
+	file_path = argv[2];
+	file_fd = open(file_path, O_RDWR | O_CREAT, 0666);
 	if (strcmp(argv[3], "garbage") == 0)
 		be_garbage();
 	else if (strcmp(argv[3], "short") == 0)
@@ -365,6 +419,10 @@ int main(int argc, char **argv)
 		be_out_of_order();
 	else if (strcmp(argv[3], "descriptors") == 0)
 		be_odd_in_descriptors();
+	else if (strcmp(argv[3], "ask") == 0)
+		return ask();
+	else if (strcmp(argv[3], "waiting") == 0 && argc == 5)
+		be_waiting(atoi(argv[4]));
 	else if (strcmp(argv[3], "silent") == 0 && argc == 5)
 		be_silent(atoi(argv[4]));
 	else

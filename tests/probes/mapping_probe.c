@@ -72,9 +72,10 @@ static void print(const struct zkf_config *config)
 {
 	size_t i;
 
-	printf("ensemble=%.*s root=%.*s session=%d tick=%d connect=%d keep=%lld\n", (int)config->ensemble.len,
-	       config->ensemble.ptr, (int)config->root.len, config->root.ptr, config->session_timeout_ms,
-	       config->tick_time_ms, config->connect_timeout_ms, (long long)config->keep_ms);
+	printf("ensemble=%.*s root=%.*s session=%d tick=%d connect=%d keep=%lld credentials=%.*s connections=%d locks=%d\n",
+	       (int)config->ensemble.len, config->ensemble.ptr, (int)config->root.len, config->root.ptr,
+	       config->session_timeout_ms, config->tick_time_ms, config->connect_timeout_ms, (long long)config->keep_ms,
+	       (int)config->credentials.len, config->credentials.ptr, config->user_connections, config->user_locks);
 	if (config->metrics_file.len)
 		printf("metrics_file=%.*s\n", (int)config->metrics_file.len, config->metrics_file.ptr);
 	for (i = 0; i < config->rule_count; i++)

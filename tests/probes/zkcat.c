@@ -2,7 +2,7 @@
  * tests/probes/zkcat.c - look at a ZooKeeper server from a test
  *
  *     zkcat HOST:PORT,... ls PATH | get PATH | count PATH | create PATH [DATA] | ephemeral PATH [DATA] | delete PATH |
- *                         protect PATH | open PATH
+ *                         protect PATH | open PATH | acl PATH
  *
  * ls      children, sorted, one a line
  * get     the data
@@ -11,6 +11,9 @@
  * ephemeral  the same for the last component, then hold it until killed
  * delete  a znode and all below it
  * protect, open  from now on everybody may only read and administer it, or do everything
+ * acl     who may do what: one "scheme:id:permissions" a line
+ *
+ * With ZKCAT_AUTH=USER:PASSWORD in its environment it says first that it is that.
  *
  * Exit status 0, 1 (ZooKeeper said no: the message names the code), 2 (no connection within 10 s), 64 (usage).
  * SPDX-License-Identifier: Apache-2.0
@@ -142,8 +145,23 @@ static int set_permissions(zhandle_t *zk, const char *path, int32_t permissions)
 	return code == ZOK ? 0 : fail(code, path);
 }
 
+static int print_acl(zhandle_t *zk, const char *path)
+{
+	struct ACL_vector list = {0, NULL};
+	struct Stat status;
+	int code = zoo_get_acl(zk, path, &list, &status);
+
+	if (code != ZOK)
+		return fail(code, path);
+	for (int i = 0; i < list.count; i++)
+		printf("%s:%s:%d\n", list.data[i].id.scheme, list.data[i].id.id, list.data[i].perms);
+	deallocate_ACL_vector(&list);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	const char *who = getenv("ZKCAT_AUTH");
 	zhandle_t *zk;
 	long count = 0;
 	int result = 64;
@@ -158,6 +176,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "zkcat: %s: no connection\n", argv[1]);
 		return 2;
 	}
+	if (who && zoo_add_auth(zk, "digest", who, (int)strlen(who), NULL, NULL) != ZOK)
+		return 2;
 	if (strcmp(argv[2], "ls") == 0) {
 		result = list(zk, argv[3]);
 	} else if (strcmp(argv[2], "get") == 0) {
@@ -171,6 +191,8 @@ int main(int argc, char **argv)
 		result = set_permissions(zk, argv[3], ZOO_PERM_READ | ZOO_PERM_ADMIN);
 	} else if (strcmp(argv[2], "open") == 0) {
 		result = set_permissions(zk, argv[3], ZOO_PERM_ALL);
+	} else if (strcmp(argv[2], "acl") == 0) {
+		result = print_acl(zk, argv[3]);
 	} else if (strcmp(argv[2], "delete") == 0) {
 		result = delete_below(zk, argv[3]);
 	}
