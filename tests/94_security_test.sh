@@ -176,7 +176,7 @@ test_the_keeper_has_no_power_that_it_does_not_need() {
 	assertEquals 'another keeper' granted "$(try powers second.lock)"
 	mkdir "$T/alpha/s/private"
 	assertEquals 'it has found the unlinked file' busy "$(try alpha private/gone.lock)"
-	assertEquals 'and says so' "held" "$("${AS[@]}" "$T/bin/zkflock" list | awk '/gone.lock/ { print $9 }')"
+	assertEquals 'and says so' "held" "$("${AS[@]}" "$T/bin/zkflock" list -n -o LOCK,STATE | awk '/gone.lock/ { print $2 }')"
 	claim=$(ZKCAT_AUTH='cluster:s3cret word' zkcat ls $queue)
 	ZKCAT_AUTH='cluster:s3cret word' zkcat delete "$queue/$claim"
 	assertTrue "killed: $(cat "$T/powers/run/log")" "wait_until 10 grep -q 'action=SIGKILL error=0' '$T/powers/run/log'"
@@ -210,7 +210,7 @@ test_a_user_sees_what_is_his() {
 	"${AS[@]}" "$T/bin/lock" -w -h mine.lock >"$T/out.mine" 2>&1 &
 	hold views theirs.lock || fail 'root got no lock'
 	assertTrue 'nobody got a lock' "wait_until 10 contains '$T/out.mine' granted"
-	views() { "$@" "$T/bin/zkflock" list | awk '/mine|theirs/ { sub(/.*%2F/, "", $1); print $1, $8, $11 }' | sort; }
+	views() { "$@" "$T/bin/zkflock" list -n -o LOCK,COMMAND,PATH | awk '/mine|theirs/ { sub(/.*\//, "", $1); print $1, $2, $3 }' | sort; }
 	assertEquals 'nobody' $'mine.lock lock '"$T/views/s/mine.lock"$'\ntheirs.lock - -' "$(views "${AS[@]}")"
 	as $OTHER views
 	assertEquals 'somebody else' $'mine.lock - -\ntheirs.lock - -' "$(views "${AS[@]}")"
