@@ -196,6 +196,8 @@ static struct zkf_file *file_for(struct zkf_lock **lock, uint32_t kind, int fd, 
 		*lock = file->lock;
 		return file;
 	}
+	if (zkf_file_nearly_full())
+		zkf_lock_give_back_some();
 	error = zkf_file_open(&file, *lock, fd, status, path, kind);
 	if (!error) {
 		error = zkf_file_note(file);
@@ -335,7 +337,9 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 	lock = lock_for(rule, rule->group ? ZKF_GROUP : request->kind, path, bytes);
 	file = lock ? file_for(&lock, request->kind, fd, &status, path) : NULL;
 	if (!file) {
-		snprintf(why, sizeof(why), "the keeper can't take the file up: %s", strerror(errno));
+		snprintf(why, sizeof(why), "the keeper can't take the file up: %s",
+		         errno == ENFILE ? "this host holds as many files as it has room for; see zkflockd(8), LIMITS"
+		                         : strerror(errno));
 		answer(conversation, ZKF_FAILED, ENOLCK, why);
 		zkf_log(ZKF_LOG_WARN, "server refuse path=%s pid=%d why=\"%s\"", path, conversation->peer.pid, why);
 		if (lock)
