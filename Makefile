@@ -74,6 +74,7 @@ FUZZ_SANITIZE := fuzzer,address,undefined
 # What the build and the tests need, as Debian 12 names it.  zookeeper is the server, for tests and demo; it brings java.
 PACKAGES := gcc libc6-dev libzookeeper-mt-dev uthash-dev libmd-dev shunit2 zookeeper util-linux sqlite3 python3 perl \
 	procps strace openssl stunnel4 dpkg-dev python3-kazoo mandoc systemtap-sdt-dev
+BENCH_PACKAGES := libcurator-recipes-java libslf4j-java default-jdk-headless python3-kazoo
 LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
 
 # Sources are listed and compilers looked up when a Makefile is read, so what needs packages first is made by another
@@ -81,7 +82,7 @@ LINT_PACKAGES := clang clang-tidy clang-format cppcheck shellcheck
 remake = +$(MAKE) --no-print-directory
 SHELL := /bin/bash
 
-.PHONY: all probes deps deps-lint check check-musl check-32 emulator-32 check-model soak inject fuzz check-sanitized bench demo lint format install install-library uninstall dist deb \
+.PHONY: all probes deps deps-lint check check-musl check-32 emulator-32 check-model soak inject fuzz check-sanitized bench bench-deps demo lint format install install-library uninstall dist deb \
 	clean help
 all: $(BUILD)/libzkflock.so $(BUILD)/zkflockd $(BUILD)/zkflock ## build the library, the keeper and the tool
 
@@ -156,11 +157,13 @@ fuzz: ## libFuzzer on configuration, claims and socket, FUZZ_SECONDS=60 each
 bench: ## what a lock costs: plain kernel and library side by side, and ZooKeeper's part
 	$(remake) deps
 	$(remake) all probes
-	BUILD=$(BUILD) bench/flock.sh
-	BUILD=$(BUILD) bench/records.sh
+	BUILD=$(BUILD) bench/run $(BENCHMARKS)
 
 deps: ## install the Debian packages that build and tests need (with sudo when not root)
 	$(call install_missing,$(PACKAGES))
+
+bench-deps: ## install what make bench compares with: Curator, kazoo, a Java compiler
+	$(call install_missing,$(BENCH_PACKAGES))
 
 deps-lint:
 	$(call install_missing,$(LINT_PACKAGES))
@@ -258,7 +261,7 @@ lint: ## clang-tidy, cppcheck, shellcheck
 	clang-tidy --quiet $(C_SOURCES) -- -std=gnu11 -DTHREADED $(LINT_CPPFLAGS)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,performance,portability \
 		--suppress=missingIncludeSystem $(LINT_CPPFLAGS) $(C_SOURCES)
-	shellcheck -x -P tests -e SC1091,SC2013,SC2016,SC2119,SC2120 $(wildcard tests/*.sh tests/run .ci/run packaging/dist packaging/deb packaging/*inst packaging/*rm)
+	shellcheck -x -P tests -e SC1091,SC2013,SC2016,SC2119,SC2120 $(wildcard tests/*.sh tests/run bench/*.sh bench/run .ci/run packaging/dist packaging/deb packaging/*inst packaging/*rm)
 
 format: ## show what clang-format would change; FIX=1 changes it
 	$(remake) deps-lint

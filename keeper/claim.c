@@ -21,14 +21,16 @@
  * paths can never be registered again after a reconnect.  A claim that waits has its own node, the one in its way and the
  * directory watched.
  */
-#define PATH_BYTES_MAX 900000u
-#define WATCHED_BYTES_MAX 900000u
+#define SESSION_BYTES_MAX 900000u
 #define WATCHES_PER_CLAIM 3
+/* From here on what is kept and not in use is given back, so that who comes need not wait for room. */
+#define NEARLY_FULL(bytes) ((bytes) / 8 * 7)
 /* At 2^31-1 the server's counter sticks and all later names tie: refuse before, until the container has been swept. */
 #define SEQUENCE_MAX INT64_C(2000000000)
 
 /* The loop's. */
 static size_t path_bytes;
+static unsigned deleting; /* the server has not said yet that they are gone */
 static uint64_t last_request, writes;
 
 static void create_send(struct zkf_claim *claim);
@@ -104,6 +106,7 @@ void zkf_claim_forget(struct zkf_claim *claim)
 	zkf_zk_watch_forget(&claim->gone_watch);
 	zkf_timer_stop(&claim->retry_timer);
 	path_bytes -= claim->path ? strlen(claim->path) : 0;
+	deleting -= claim->state == ZKF_CLAIM_DELETING;
 	zkf_ranges_free(&claim->ranges);
 	zkf_ranges_free(&claim->written);
 	free(claim->overtaken_by);
@@ -300,6 +303,24 @@ static void retry_fire(struct zkf_timer *timer)
 		write_start(claim);
 }
 
+/* Of paths, and of watched paths.  Tests set less, so that it is reached. */
+static size_t session_bytes_max(void)
+{
+	static size_t most; /* 0: not asked yet */
+	const char *text = most ? NULL : secure_getenv("ZKFLOCK_TEST_SESSION_BYTES");
+
+	if (text)
+		most = strtoul(text, NULL, 10);
+	if (!most || most > SESSION_BYTES_MAX)
+		most = SESSION_BYTES_MAX;
+	return most;
+}
+
+unsigned zkf_claims_deleting(void)
+{
+	return deleting;
+}
+
 struct zkf_claim *zkf_claim_create(struct zkf_lock *lock, enum zkf_claim_role role, int64_t start, int64_t end,
                                    uint8_t mode, int32_t pid)
 {
@@ -307,7 +328,10 @@ struct zkf_claim *zkf_claim_create(struct zkf_lock *lock, enum zkf_claim_role ro
 
 	size_t bytes = strlen(lock->directory) + ZKF_CLAIM_NAME_BYTES;
 
-	if (path_bytes + bytes > PATH_BYTES_MAX || zkf_zk_watched_bytes() + WATCHES_PER_CLAIM * bytes > WATCHED_BYTES_MAX) {
+	if (path_bytes > NEARLY_FULL(session_bytes_max()) || zkf_zk_watched_bytes() > NEARLY_FULL(session_bytes_max()))
+		zkf_lock_give_back_some();
+	if (path_bytes + bytes > session_bytes_max() ||
+	    zkf_zk_watched_bytes() + WATCHES_PER_CLAIM * bytes > session_bytes_max()) {
 		errno = ENOSPC;
 		return NULL;
 	}
@@ -417,16 +441,25 @@ void zkf_claim_delete(struct zkf_claim *claim)
 	zkf_zk_cancel(claim->write_op);
 	claim->write_op = NULL;
 	zkf_timer_stop(&claim->retry_timer);
+	deleting += claim->state != ZKF_CLAIM_DELETING;
 	claim->state = ZKF_CLAIM_DELETING;
 	claim->delete_op = zkf_zk_delete(claim->path, delete_done, claim);
 	if (!claim->delete_op)
 		wait_and_retry(claim);
 }
 
-void zkf_claim_set_owner(struct zkf_claim *claim)
+void zkf_claim_set_owner(struct zkf_claim *claim, bool patient)
 {
+	claim->patient &= patient;
 	if (claim->role != ZKF_CLAIM_FIFO)
 		return;
+	/*
+	 * Whatever proves that a waiter is not granted is in the way of a claim for all, exclusively, too: without a claim of
+	 * its own host's it has nobody to overtake.
+	 */
+	if (patient && zkf_ranges_covers(&claim->ranges, 0, ZKF_RANGE_MAX, ZKF_EXCLUSIVE))
+		return;
+	claim->patient = patient;
 	claim->role = ZKF_CLAIM_OWNER;
 	if (claim->state == ZKF_CLAIM_WAITING)
 		zkf_look_start(claim);

@@ -101,6 +101,7 @@ struct zkf_claim {
 	size_t overtook_count;
 	bool overtook_any; /* it is not known which */
 
+	bool patient;     /* an owner by long waiting only */
 	bool adopted;     /* made by a former keeper */
 	bool was_granted; /* GONE: it was */
 	bool delete_wanted;
@@ -132,8 +133,12 @@ struct zkf_claim *zkf_claim_create(struct zkf_lock *lock, enum zkf_claim_role ro
  */
 int zkf_claim_adopt(struct zkf_lock *lock, const char *name, const struct zkf_zk_result *result);
 
-/* zkf_claim_set_owner - from now on it may overtake waiters */
-void zkf_claim_set_owner(struct zkf_claim *claim);
+/*
+ * zkf_claim_set_owner - from now on it may overtake waiters
+ *
+ * patient  because it has waited for long, though its host holds nothing of the lock
+ */
+void zkf_claim_set_owner(struct zkf_claim *claim, bool patient);
 
 /* zkf_claim_shrink - believe less, and tell the server; 0 or -ENOMEM (nothing changed) */
 int zkf_claim_shrink(struct zkf_claim *claim, const struct zkf_ranges *limit);
@@ -162,6 +167,9 @@ int64_t zkf_claim_written_since(struct zkf_claim *claim, uint64_t writes);
 
 /* zkf_claim_delete - leave the queue; the claim frees itself when the server has said so */
 void zkf_claim_delete(struct zkf_claim *claim);
+
+/* zkf_claims_deleting - how many of this host's claims are on their way out of their queues */
+unsigned zkf_claims_deleting(void);
 
 /* zkf_claim_forget - the session is gone, and the node with it: free at once, tell nobody */
 void zkf_claim_forget(struct zkf_claim *claim);

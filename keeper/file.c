@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "holds.h"
 #include "lines.h"
 #include "log.h"
+#include "page.h"
 #include "publish.h"
 #include "refused.h"
 #include "state.h"
@@ -27,11 +29,23 @@
 
 /* The loop's. */
 static struct zkf_file *files; /* by (dev, ino, kind) */
+static struct zkf_file *watched; /* by inotify's number */
 static struct zkf_source inotify_source = {.fd = -1};
 
 struct zkf_file *zkf_file_list(void)
 {
 	return files;
+}
+
+/* Each costs a descriptor, and conversations need some, too. */
+bool zkf_file_nearly_full(void)
+{
+	struct rlimit limit;
+	unsigned most = ZKF_SLOT_COUNT / 2;
+
+	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur / 4 * 3 < most)
+		most = (unsigned)(limit.rlim_cur / 4 * 3);
+	return HASH_COUNT(files) >= most;
 }
 
 struct zkf_file *zkf_file_find(uint64_t dev, uint64_t ino, uint32_t kind)
@@ -490,6 +504,22 @@ int32_t zkf_file_holder(const struct zkf_file *file)
 	return holder ? holder : zkf_refused_holder(file);
 }
 
+/* The other kind of the same inode, if it has the same watch. */
+static struct zkf_file *shares_watch(const struct zkf_file *file, int watch)
+{
+	struct zkf_file *other =
+		zkf_file_find(file->key.dev, file->key.ino, file->key.kind == ZKF_FLOCK ? ZKF_RECORD : ZKF_FLOCK);
+
+	return other && other->watch == watch ? other : NULL;
+}
+
+/* When memory is out, nobody hears of the watch: the poll timer alone tells. */
+static void watch_enter(struct zkf_file *file)
+{
+	HASH_ADD(by_watch, watched, watch, sizeof(file->watch), file);
+	file->hashed_by_watch = file->by_watch.tbl != NULL;
+}
+
 void zkf_file_watch(struct zkf_file *file, bool on)
 {
 	char link[40];
@@ -502,13 +532,35 @@ void zkf_file_watch(struct zkf_file *file, bool on)
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", file->fd);
 		/* -1 (no watches left): the poll timer alone tells, later. */
 		file->watch = inotify_add_watch(inotify_source.fd, link, IN_CLOSE);
+		if (file->watch < 0)
+			return;
+		other = shares_watch(file, file->watch);
+		if (!other || !other->hashed_by_watch)
+			watch_enter(file);
 		return;
 	}
+	other = shares_watch(file, watch);
+	if (file->hashed_by_watch) {
+		HASH_DELETE(by_watch, watched, file);
+		file->hashed_by_watch = false;
+		if (other)
+			watch_enter(other);
+	}
 	file->watch = -1;
-	/* Both kinds of one inode share a watch. */
-	other = zkf_file_find(file->key.dev, file->key.ino, file->key.kind == ZKF_FLOCK ? ZKF_RECORD : ZKF_FLOCK);
-	if (!other || other->watch != watch)
+	if (!other)
 		inotify_rm_watch(inotify_source.fd, watch);
+}
+
+static void watch_told(int watch)
+{
+	struct zkf_file *file, *other;
+
+	HASH_FIND(by_watch, watched, &watch, sizeof(watch), file);
+	other = file ? shares_watch(file, watch) : NULL;
+	if (file)
+		zkf_lock_hint(file->lock);
+	if (other)
+		zkf_lock_hint(other->lock);
 }
 
 static void inotify_ready(struct zkf_source *source, uint32_t events)
@@ -522,8 +574,12 @@ static void inotify_ready(struct zkf_source *source, uint32_t events)
 
 		for (const char *at = buffer; at < buffer + bytes; at += sizeof(*event) + event->len) {
 			event = (const struct inotify_event *)(const void *)at;
+			if (!(event->mask & IN_Q_OVERFLOW)) {
+				watch_told(event->wd);
+				continue;
+			}
 			for (struct zkf_file *file = files; file; file = file->hh.next)
-				if (file->watch == event->wd || (event->mask & IN_Q_OVERFLOW && file->watch >= 0))
+				if (file->watch >= 0)
 					zkf_lock_hint(file->lock);
 		}
 	}

@@ -25,6 +25,8 @@ struct zkf_file {
 	int fd;                /* our own open file description: pins the inode (I6) */
 	uint32_t slot;
 	int watch;             /* inotify's, or -1 */
+	UT_hash_handle by_watch; /* of one of the files that share the watch, the two kinds of an inode */
+	bool hashed_by_watch;
 	char *path;
 	struct zkf_ranges in_use; /* of the last look: valid in the step that took it only */
 	uint64_t looked_step;
@@ -62,6 +64,9 @@ void zkf_file_free(struct zkf_file *file);
 
 /* zkf_file_know - an entry in the table for zkf_file_find alone, which nothing is open for; 0 or -ENOMEM */
 int zkf_file_know(struct zkf_lock *lock, uint64_t dev, uint64_t ino, uint32_t kind, const char *path);
+
+/* zkf_file_nearly_full - is it time to give back what is merely kept? */
+bool zkf_file_nearly_full(void);
 
 /*
  * zkf_file_look - what is in use: every lock that any process of this machine holds on the file

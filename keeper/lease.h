@@ -85,9 +85,12 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
 /* A full session first gives back what is merely kept; a demand that finds no room for this long is refused. */
 #define ZKF_FULL_AFTER_MS 1000
 #define ZKF_GIVE_BACK_AT_ONCE 64
+#define ZKF_GIVE_BACK_LOOK_MS 10
 /* A claim that may overtake looks again this often while it waits; and after at most this long when it had to undo. */
 #define ZKF_LOOK_AGAIN_MS 500
 #define ZKF_OVERTAKE_AGAIN_MS 4
+/* So many that wait in one queue look again at the rate of one. */
+#define ZKF_LOOK_AGAIN_CROWD 16
 /* Without a connection for this part of the session timeout, the servers' names are looked up: they may have moved. */
 #define ZKF_LOOK_UP_FIRST_PART 6
 #define ZKF_LOOK_UP_AGAIN_PART 3

@@ -42,6 +42,7 @@
 /* The loop's. */
 static struct zkf_lock *locks; /* by (kind, name) */
 static struct zkf_lock *dirty_first;
+static struct zkf_lock *oldest, *newest; /* every lock, in the order of use */
 static int64_t answer_within_ns;
 static uint64_t step_number;
 
@@ -108,6 +109,20 @@ struct zkf_lock *zkf_lock_find(uint32_t kind, const char *encoded_name)
 	return found;
 }
 
+static void age_remove(struct zkf_lock *lock)
+{
+	*(lock->older ? &lock->older->newer : &oldest) = lock->newer;
+	*(lock->newer ? &lock->newer->older : &newest) = lock->older;
+	lock->newer = lock->older = NULL;
+}
+
+static void age_add(struct zkf_lock *lock)
+{
+	lock->older = newest;
+	*(newest ? &newest->newer : &oldest) = lock;
+	newest = lock;
+}
+
 struct zkf_lock *zkf_lock_get(uint32_t kind, const char *encoded_name)
 {
 	struct zkf_lock *made = zkf_lock_find(kind, encoded_name);
@@ -134,11 +149,13 @@ struct zkf_lock *zkf_lock_get(uint32_t kind, const char *encoded_name)
 		free(made);
 		return NULL;
 	}
+	age_add(made);
 	return made;
 }
 
 static void lock_free(struct zkf_lock *lock)
 {
+	age_remove(lock);
 	while (lock->files)
 		zkf_file_free(lock->files);
 	zkf_recall_stop(lock);
@@ -427,36 +444,40 @@ static bool claim_serves(const struct zkf_claim *claim, const struct zkf_demand 
 	       zkf_ranges_covers(&claim->ranges, demand->start, demand->end, demand->mode);
 }
 
-/* Alone, for all we know, in a lock of which we have nothing: claim the whole file, and shrink when somebody comes. */
+/*
+ * Alone, for all we know: claim the whole file, and ask for less, or shrink, when somebody is met.  Also who has something
+ * already: a database that is first read would else never have all of it for writing, and ask for each lock.
+ */
 static bool may_be_greedy(const struct zkf_lock *lock)
 {
-	return lock->key.kind != ZKF_RECORD || (!lock->claims && !lock->follower_count);
+	return lock->key.kind != ZKF_RECORD || !lock->follower_count;
 }
 
-/* At the limit of what one session may have: what has been kept longest goes first.  uthash keeps the order of adding. */
+/* May it have something that is kept and not in use?  Only a step, which looks at the kernel, can tell. */
+static bool may_be_idle(const struct zkf_lock *lock)
+{
+	return lock->claims && !lock->recalled && !lock->demands && !lock->giving_back;
+}
+
 static bool is_of(const struct zkf_lock *lock, uid_t account)
 {
-	return !account || (lock->files && lock->files->account == account);
+	return lock->files && lock->files->account == account;
 }
 
-/* account  only of this user's files; 0: all */
-static void give_back(uid_t account, unsigned *asked)
-{
-	unsigned total = 0, skip;
-	int count = ZKF_GIVE_BACK_AT_ONCE;
+static void step(struct zkf_lock *lock);
 
-	for (const struct zkf_lock *lock = locks; lock; lock = lock->hh.next)
-		total += is_of(lock, account);
-	skip = total ? *asked % total : 0;
-	for (struct zkf_lock *lock = locks; lock && count; lock = lock->hh.next) {
+void zkf_lock_give_back_of(uid_t account)
+{
+	unsigned look = HASH_COUNT(locks), count = ZKF_GIVE_BACK_AT_ONCE;
+	struct zkf_lock *lock, *newer;
+
+	for (lock = oldest; lock && look && count; lock = newer, look--) {
+		newer = lock->newer;
 		if (!is_of(lock, account))
 			continue;
-		if (skip) {
-			skip--;
-			continue;
-		}
-		++*asked;
-		if (lock->recalled || lock->demands || !lock->claims)
+		age_remove(lock);
+		age_add(lock);
+		if (!may_be_idle(lock))
 			continue;
 		lock->giving_back = true;
 		zkf_lock_touch(lock);
@@ -464,18 +485,27 @@ static void give_back(uid_t account, unsigned *asked)
 	}
 }
 
+/*
+ * What is looked at goes to the end, so that locks which are in use do not hide idle ones for ever.  Nothing is done while
+ * enough are on their way back.  Called in another lock's step, perhaps: these have no demand, so none of them comes here.
+ */
 void zkf_lock_give_back_some(void)
 {
-	static unsigned asked; /* how many of the present list, so that locks that are in use do not hide idle ones */
+	int64_t until = zkf_now_ns() + ZKF_GIVE_BACK_LOOK_MS * ZKF_NS_PER_MS;
+	unsigned look = HASH_COUNT(locks);
+	struct zkf_lock *lock, *newer;
 
-	give_back(0, &asked);
-}
-
-void zkf_lock_give_back_of(uid_t account)
-{
-	static unsigned asked; /* of one user after the other: no more is needed */
-
-	give_back(account, &asked);
+	for (lock = oldest; lock && look && zkf_claims_deleting() < ZKF_GIVE_BACK_AT_ONCE; lock = newer, look--) {
+		newer = lock->newer;
+		age_remove(lock);
+		age_add(lock);
+		if (!may_be_idle(lock))
+			continue;
+		lock->giving_back = true;
+		step(lock); /* it may be gone then */
+		if (zkf_now_ns() > until)
+			break;
+	}
 }
 
 static void demand_queue(struct zkf_lock *lock, struct zkf_demand *demand)
@@ -489,7 +519,7 @@ static void demand_queue(struct zkf_lock *lock, struct zkf_demand *demand)
 		if (claim_serves(claim, demand)) {
 			demand->claim = claim;
 			if (role == ZKF_CLAIM_OWNER)
-				zkf_claim_set_owner(claim);
+				zkf_claim_set_owner(claim, false);
 			return;
 		}
 	demand->claim = zkf_claim_create(lock, role, greedy ? 0 : demand->start, greedy ? ZKF_RANGE_MAX : demand->end,
@@ -743,7 +773,7 @@ static void patience_ends(struct zkf_demand *demand)
 		        demand->pid, demand->start, demand->end);
 	demand->patience_over = true;
 	if (demand->claim && (host_holds(demand->lock) || now >= last_ns))
-		zkf_claim_set_owner(demand->claim);
+		zkf_claim_set_owner(demand->claim, !host_holds(demand->lock));
 	zkf_timer_arm(&demand->timer, now < last_ns ? last_ns : now + ZKF_PATIENCE_MS * ZKF_NS_PER_MS);
 	zkf_lock_touch(demand->lock);
 }
@@ -786,6 +816,8 @@ void zkf_lock_add(struct zkf_lock *lock, struct zkf_demand *demand)
 	                      (demand->nonblock || demand->held ? answer_within_ns : ZKF_PATIENCE_MS * ZKF_NS_PER_MS));
 	zkf_deadlock_start(demand);
 	zkf_waiting_start(demand);
+	age_remove(lock);
+	age_add(lock);
 	zkf_lock_touch(lock);
 }
 

@@ -79,6 +79,8 @@ struct zkf_lock {
 
 	int64_t tidy_due_ns;        /* groups: not before, idle files are sought again */
 
+	struct zkf_lock *newer, *older; /* in the order of use, for all we know of it */
+
 	bool dirty;                 /* in the list of locks to be stepped */
 	struct zkf_lock *next_dirty;
 
@@ -177,7 +179,11 @@ void zkf_lock_touch_all(void);
 /* zkf_lock_step_dirty - the loop's deferred work */
 void zkf_lock_step_dirty(void);
 
-/* zkf_lock_give_back_some - a table or the session is full: return what is kept and not in use, the oldest first */
+/*
+ * zkf_lock_give_back_some - a table or the session is full, or nearly: return what is kept and not in use
+ *
+ * Least recently used first: by requests, since what the page alone grants is not seen here.
+ */
 void zkf_lock_give_back_some(void);
 
 /* zkf_lock_give_back_of - the same for the locks of one user's files */

@@ -67,6 +67,14 @@ static const char *state_name(enum zkf_claim_state state)
 	return state == ZKF_CLAIM_GRANTED ? "granted" : state == ZKF_CLAIM_WAITING ? "waiting" : "refused";
 }
 
+/* All who wait for long look again: the more there are, the more seldom each, so that together they cost the same. */
+static int64_t look_again_ns(const struct zkf_claim *claim)
+{
+	int64_t crowd = claim->patient ? (int64_t)claim->peer_count / ZKF_LOOK_AGAIN_CROWD : 0;
+
+	return (1 + crowd) * ZKF_LOOK_AGAIN_MS * ZKF_NS_PER_MS;
+}
+
 static void settle(struct zkf_claim *claim, enum zkf_claim_state state)
 {
 	claim->state = state;
@@ -75,7 +83,7 @@ static void settle(struct zkf_claim *claim, enum zkf_claim_state state)
 	 * mark may be taken back.  Looking again once in a while does the same with one watch less.
 	 */
 	if (state == ZKF_CLAIM_WAITING && claim->role != ZKF_CLAIM_FIFO)
-		zkf_timer_arm_by(&claim->retry_timer, zkf_now_ns() + ZKF_LOOK_AGAIN_MS * ZKF_NS_PER_MS);
+		zkf_timer_arm_by(&claim->retry_timer, zkf_now_ns() + look_again_ns(claim));
 	zkf_log(ZKF_LOG_DEBUG, "claim %s lock=%s claim=%s", state_name(state), claim->lock->key.name, claim->name);
 	if (state != ZKF_CLAIM_WAITING)
 		zkf_look_stop(claim);
@@ -727,7 +735,8 @@ static void overtake(struct zkf_claim *claim)
 }
 
 /*
- * For who may overtake.  Forwards: the first conflicting claim is a holder, or there is a proof that it is not.  A
+ * For who may overtake.  Forwards: the first conflicting claim is a holder, or there is a proof that it is not.  Who waits
+ * for long, holding nothing, waits for the nearest then, as one that waits its turn, and looks again once in a while.  A
  * non-blocking claim waits for a holder's word, "in use" or "given back"; the holder's host gives it soon.
  */
 static void decide_overtaking(struct zkf_claim *claim)
@@ -757,6 +766,11 @@ static void decide_overtaking(struct zkf_claim *claim)
 			return;
 		claim->peers[i]->proof = proof;
 		any = true;
+		/* One in the way is enough; a crowd that waits for long must not read the whole queue, each of them. */
+		if (!proof && claim->patient) {
+			decide_in_turn(claim);
+			return;
+		}
 		if (!proof && (!unproven || claim->role == ZKF_CLAIM_OWNER))
 			unproven = claim->peers[i];
 		if (!proof && claim->role == ZKF_CLAIM_TRY)

@@ -157,6 +157,20 @@ uint32_t zkf_publish_slot_take(uint64_t dev, uint64_t ino, uint32_t kind)
 	return ZKF_NO_SLOT;
 }
 
+/*
+ * A free slot keeps its ino, so that searches go on behind it.  But where the next slot was never used, or is as good as
+ * that, no search needs to come: then it becomes as never used itself, and those before it.  Otherwise every slot would have
+ * been used some day, and every search for an unknown file would look at all of ZKF_SLOT_PROBES.
+ */
+static void slots_forget(uint32_t index)
+{
+	while (page->slots[index].unused != TAKEN && atomic_load(&page->slots[index].ino) &&
+	       !atomic_load(&page->slots[(index + 1) & (ZKF_SLOT_COUNT - 1)].ino)) {
+		atomic_store(&page->slots[index].ino, 0);
+		index = (index - 1) & (ZKF_SLOT_COUNT - 1);
+	}
+}
+
 void zkf_publish_slot_give(uint32_t index)
 {
 	if (index == ZKF_NO_SLOT)
@@ -166,6 +180,7 @@ void zkf_publish_slot_give(uint32_t index)
 		atomic_fetch_and(&page->slots[index].state, ~(uint64_t)ZKF_STATE_REFUSED);
 	zkf_publish_state(index, 0, false, true);
 	page->slots[index].unused = 0;
+	slots_forget(index);
 }
 
 void zkf_publish_state(uint32_t index, unsigned mode, bool recalled, bool reduced)

@@ -23,7 +23,7 @@ void zkf_ranges_clear(struct zkf_ranges *set)
 
 static int reserve(struct zkf_ranges *set, size_t count)
 {
-	size_t capacity = set->capacity ? set->capacity : 4;
+	size_t capacity = set->capacity ? set->capacity : 1;
 	struct zkf_range *items;
 
 	if (count <= set->capacity)

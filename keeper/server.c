@@ -321,10 +321,13 @@ static struct zkf_file *file_for(struct zkf_lock **lock, uint32_t kind, int fd, 
 		*lock = file->lock;
 		return file;
 	}
+	zkf_lock_touch(*lock); /* one that waits for a step is not freed when others are given back */
 	if (!user_has_room(uid)) {
 		errno = EDQUOT;
 		return NULL;
 	}
+	if (zkf_file_nearly_full())
+		zkf_lock_give_back_some();
 	error = zkf_file_open(&file, *lock, fd, status, path, kind);
 	if (!error) {
 		file->account = zkf_users_file_add(uid);
@@ -547,7 +550,9 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 			snprintf(why, sizeof(why), "uid %u has %u files locked or kept, and user_locks allows no more",
 			         (unsigned)conversation->peer.uid, zkf_users_limit_of_files());
 		else
-			snprintf(why, sizeof(why), "the keeper can't take the file up: %s", strerror(errno));
+			snprintf(why, sizeof(why), "the keeper can't take the file up: %s",
+			         errno == ENFILE ? "this host holds as many files as it has room for; see zkflockd(8), LIMITS"
+			                         : strerror(errno));
 		answer(conversation, ZKF_FAILED, ENOLCK, why);
 		if (!limit)
 			zkf_log(ZKF_LOG_WARN, "server refuse path=%s pid=%d why=\"%s\"", path, conversation->peer.pid, why);

@@ -31,7 +31,8 @@ static int directory = -1;
 static struct list {
 	const char *name;
 	int fd;
-	size_t added;
+	size_t added; /* since it was begun anew */
+	size_t kept;  /* with how many it was begun anew */
 	bool failed; /* a line could not be added since the list was begun anew */
 } files = {.name = "files", .fd = -1}, promises = {.name = "promises", .fd = -1}, refusals = {.name = "refused", .fd = -1};
 
@@ -276,6 +277,8 @@ static void restart(struct list *list, void (*add_all)(void))
 	list->failed = false;
 	if (list->fd >= 0)
 		add_all();
+	list->kept = list->added;
+	list->added = 0;
 	if (list->fd >= 0 && !list->failed && !renameat(directory, fresh, directory, list->name))
 		return;
 	zkf_log(ZKF_LOG_WARN, "state file=%s error=\"can't be written anew: %s\"", list->name, strerror(errno));
@@ -285,15 +288,21 @@ static void restart(struct list *list, void (*add_all)(void))
 	unlinkat(directory, fresh, 0);
 }
 
+/* Not before as many have been added as there were: a table of any size is written anew once for each of its records. */
+static bool grown(const struct list *list)
+{
+	return list->added >= FILES_RESTART && list->added >= list->kept;
+}
+
 void zkf_state_files_restart(void (*add_all)(void), bool now)
 {
-	if (files.added >= FILES_RESTART || now)
+	if (grown(&files) || now)
 		restart(&files, add_all);
 }
 
 void zkf_state_promises_restart(void (*add_all)(void), bool now)
 {
-	if (promises.added >= FILES_RESTART || now)
+	if (grown(&promises) || now)
 		restart(&promises, add_all);
 }
 

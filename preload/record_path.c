@@ -7,9 +7,9 @@
  * Specification: see record_path.h.
  * SPDX-License-Identifier: Apache-2.0
  *
- * By the shared page alone a call goes only where nobody of this host has anything in the range: then it need not wait,
- * and can be undone by an unlock.  All others pin the cover by a conversation before they ask the kernel; who waits there
- * is known to the keeper, which looks for deadlocks.
+ * By the shared page alone a call goes only where nobody else of this host is in its way, and what the owner has in the range
+ * is known: then it need not wait, and can be undone.  All others pin the cover by a conversation before they ask the kernel;
+ * who waits there is known to the keeper, which looks for deadlocks.
  */
 #define _GNU_SOURCE
 #include "record_path.h"
@@ -30,11 +30,13 @@
 struct zkf_call {
 	int fd, cmd;
 	void *arg;
+	const void *frame;  /* of the function that has this structure */
 	bool wide;          /* arg is a struct flock64 */
 	bool get, wait, ofd;
 	bool loaded;              /* arg could be read: */
 	struct zkf_record record; /* what it says */
 	int64_t start, end;       /* what that means, once check_lock has passed it */
+	struct zkf_holdings before; /* by the page: what the owner held of that */
 	struct stat64 st;
 	enum zkf_verdict verdict;
 	const struct zkf_settings *settings;
@@ -71,6 +73,20 @@ static int to_kernel(const struct zkf_call *call)
 	return zkf_real_record(call->fd, call->cmd, call->arg, call->wide);
 }
 
+static int check_range(struct zkf_call *call)
+{
+	int result = zkf_range_resolve(call->fd, &call->record, &call->start, &call->end);
+
+	if (result)
+		return result;
+	return call->record.type != F_RDLCK && call->record.type != F_WRLCK ? -EINVAL : 0;
+}
+
+static bool pid_is_refused(const struct zkf_call *call)
+{
+	return call->ofd && call->record.pid;
+}
+
 /*
  * What the kernel would refuse, in the order in which it looks: the range, the type, the access mode, l_pid.
  *
@@ -86,15 +102,13 @@ static int check_lock(struct zkf_call *call)
 		return flags;
 	if (flags & O_PATH)
 		return -EBADF;
-	result = zkf_range_resolve(call->fd, &call->record, &call->start, &call->end);
+	result = check_range(call);
 	if (result)
 		return result;
-	if (call->record.type != F_RDLCK && call->record.type != F_WRLCK)
-		return -EINVAL;
 	access = flags & O_ACCMODE;
 	if (access == O_ACCMODE || access == (call->record.type == F_WRLCK ? O_RDONLY : O_WRONLY))
 		return -EBADF;
-	return call->ofd && call->record.pid ? -EINVAL : 0;
+	return pid_is_refused(call) ? -EINVAL : 0;
 }
 
 static struct zkf_lock make_lock(const struct zkf_call *call)
@@ -120,13 +134,11 @@ static struct zkf_lock make_lock(const struct zkf_call *call)
 	return lock;
 }
 
-/* The configuration can't be read any more: a lock that the page alone has given goes back, the owner held nothing there. */
-static int refuse(const struct zkf_call *call, bool held)
+/* The configuration can't be read any more: a lock that the page alone has given goes back. */
+static int refuse(struct zkf_call *call, bool held)
 {
-	struct zkf_holdings nothing = { .known = true };
-
 	if (held)
-		zkf_holdings_restore(&nothing, call->fd, ZKF_RECORD, call->ofd,
+		zkf_holdings_restore(&call->before, call->fd, ZKF_RECORD, call->ofd,
 		                     call->record.type == F_WRLCK ? ZKF_EXCLUSIVE : ZKF_SHARED, call->start, call->end);
 	return zkf_refuse(call->fd, &call->st);
 }
@@ -144,7 +156,8 @@ static int record_lock(struct zkf_call *call, bool held)
 	lock = make_lock(call);
 	lock.start = call->start;
 	lock.end = call->end;
-	lock.before.known = held; /* nothing */
+	if (held)
+		lock.before = call->before;
 	return zkf_cover_lock(&lock, held);
 }
 
@@ -158,24 +171,56 @@ static int record_unlock(struct zkf_call *call)
 	return zkf_cover_unlocked(call->fd, ZKF_RECORD, call->ofd, call->start, call->end, result);
 }
 
+/*
+ * frame  of a function that has not returned: the rest of its page, upwards, is stack as well.  Most programs have their
+ *        structure there, and need no system call to find out whether it can be read.
+ */
+static bool on_the_stack(const struct zkf_call *call, const void *frame)
+{
+	const uintptr_t smallest_page_bytes = 4096;
+	uintptr_t first = (uintptr_t)call->arg, last = first + zkf_record_bytes(call->wide) - 1;
+
+	return first >= (uintptr_t)frame && last > first && last / smallest_page_bytes == (uintptr_t)frame / smallest_page_bytes;
+}
+
 static bool loaded(struct zkf_call *call)
 {
-	if (!call->loaded && zkf_real_readable(call->arg, zkf_record_bytes(call->wide))) {
+	if (!call->loaded && (on_the_stack(call, call->frame) || zkf_real_readable(call->arg, zkf_record_bytes(call->wide)))) {
 		zkf_record_load(&call->record, call->arg, call->wide);
 		call->loaded = true;
 	}
 	return call->loaded;
 }
 
-/* The whole call by the shared page alone, as flock_path.c's; one that would have to wait has taken nothing. */
+/* Has nobody but the owner anything in the range, and can what he has there be put back?  That is in call->before. */
+static bool only_own(struct zkf_call *call)
+{
+	struct flock64 probe;
+
+	call->before.known = true;
+	call->before.count = 0;
+	if (zkf_holdings_nobody(call->fd, call->ofd, call->start, call->end))
+		return true;
+	probe = zkf_range_flock(call->start, call->end, call->record.type);
+	if (zkf_real_fcntl(call->fd, call->ofd ? F_OFD_GETLK : F_GETLK64, (long)&probe) || probe.l_type != F_UNLCK)
+		return false; /* it would have to wait */
+	zkf_holdings_read(&call->before, call->fd, call->st.st_dev, call->st.st_ino, ZKF_RECORD, call->ofd, call->start,
+	                  call->end);
+	return call->before.known;
+}
+
+/*
+ * The whole call by the shared page alone, as flock_path.c's; one that would have to wait has taken nothing.  The page
+ * covers whatever the kernel lets the descriptor take, so the access mode is for the kernel to look at.
+ */
 static enum zkf_fast record_fast(struct zkf_call *call, int *result)
 {
 	enum zkf_mode mode = call->record.type == F_WRLCK ? ZKF_EXCLUSIVE : ZKF_SHARED;
 	struct zkf_sight sight;
 	struct flock64 range;
 
-	if (!zkf_page_covers(&sight, call->st.st_dev, call->st.st_ino, ZKF_RECORD, mode) || check_lock(call) ||
-	    !zkf_holdings_nobody(call->fd, call->ofd, call->start, call->end))
+	if (!zkf_page_covers(&sight, call->st.st_dev, call->st.st_ino, ZKF_RECORD, mode) || check_range(call) ||
+	    pid_is_refused(call) || !only_own(call))
 		return ZKF_FAST_NOTHING;
 	if (call->wait)
 		zkf_real_cancellation_point();
@@ -195,6 +240,13 @@ static enum zkf_fast by_page(struct zkf_call *call, int *result)
 		return record_fast(call, result);
 	*result = record_unlock(call);
 	return ZKF_FAST_DONE;
+}
+
+/* An unlock is the kernel's, whatever file it is; the page knows whether somebody wants to hear of it. */
+static bool plain_unlock(struct zkf_call *call)
+{
+	return !call->get && zkf_page_current() && zkf_settings_loaded() && on_the_stack(call, call->frame) && loaded(call) &&
+	       call->record.type == F_UNLCK;
 }
 
 static int store_holder(const struct zkf_call *call, const struct zkf_reply *reply)
@@ -293,6 +345,7 @@ int zkf_record_fcntl(int fd, int cmd, void *arg, bool wide)
 		.fd = fd,
 		.cmd = cmd,
 		.arg = arg,
+		.frame = __builtin_frame_address(0),
 		.wide = is_wide(cmd, wide),
 		.get = is_get(cmd),
 		.wait = is_wait(cmd),
@@ -301,6 +354,8 @@ int zkf_record_fcntl(int fd, int cmd, void *arg, bool wide)
 	enum zkf_fast fast;
 	int result;
 
+	if (plain_unlock(&call))
+		return record_unlock(&call);
 	if (fstat64(fd, &call.st) || !(S_ISREG(call.st.st_mode) || S_ISDIR(call.st.st_mode)))
 		return to_kernel(&call);
 	fast = by_page(&call, &result);

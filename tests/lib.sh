@@ -151,6 +151,14 @@ zk_up_or_dead() { zk_up || gone "$zk_pid"; }
 # zk_mntr KEY - one number of the server's own monitoring, as zk_ephemerals_count
 zk_mntr() { zk_command mntr | awk -v key="$1" '$1 == key { print $2 }'; }
 
+# zk_counts - sets WRITES and READS, requests that the server has answered, sessions and pings apart, and WOKEN, the watches
+# that have fired
+zk_counts() {
+	read -r WRITES READS WOKEN < <(zk_command mntr | awk '
+		$1 == "zk_cnt_updatelatency" { w = $2 } $1 == "zk_cnt_readlatency" { r = $2 }
+		$1 ~ /^zk_sum_node_.*_watch_count$/ { n += $2 } END { print w + 0, r + 0, n + 0 }')
+}
+
 # zk_stop [SIGNAL] - end the server (KILL: as a power failure does); its data stay for the next zk_start
 zk_stop() {
 	[ "$zk_pid" ] || return 0
