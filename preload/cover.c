@@ -265,7 +265,7 @@ static int unlocked(struct zkf_lock *lock)
 	return 0;
 }
 
-static bool anything_to_tell(int result)
+bool zkf_cover_unlock_matters(int result)
 {
 	const struct zkf_page *page = zkf_page_current();
 
@@ -284,7 +284,7 @@ int zkf_cover_unlocked(int fd, enum zkf_kind kind, bool ofd, int64_t start, int6
 	};
 	struct stat64 st;
 
-	if (!anything_to_tell(result) || fstat64(fd, &st))
+	if (!zkf_cover_unlock_matters(result) || fstat64(fd, &st))
 		return result;
 	lock.dev = st.st_dev;
 	lock.ino = st.st_ino;

@@ -61,6 +61,9 @@ int zkf_cover_lock(struct zkf_lock *lock, bool held);
  */
 int zkf_cover_query(struct zkf_lock *lock, struct zkf_reply *reply);
 
+/* zkf_cover_unlock_matters - after an unlock with this result: is zkf_cover_unlocked worth the range that it wants? */
+bool zkf_cover_unlock_matters(int result);
+
 /*
  * zkf_cover_unlocked - after an unlock in the kernel: tell the keeper, if it waits for that or holds the lock itself
  *

@@ -163,9 +163,11 @@ static int record_lock(struct zkf_call *call, bool held)
 
 static int record_unlock(struct zkf_call *call)
 {
-	int result, error = zkf_range_resolve(call->fd, &call->record, &call->start, &call->end);
+	int result = to_kernel(call), error;
 
-	result = to_kernel(call);
+	if (!zkf_cover_unlock_matters(result))
+		return result;
+	error = zkf_range_resolve(call->fd, &call->record, &call->start, &call->end);
 	if (error) /* the kernel has said so, or does not speak of locks at all */
 		return zkf_real_refuses(result) ? error : result;
 	return zkf_cover_unlocked(call->fd, ZKF_RECORD, call->ofd, call->start, call->end, result);
