@@ -182,6 +182,8 @@ static void introduce(zhandle_t *zh)
 {
 	if (credentials && !introduced)
 		introduced = zoo_add_auth(zh, "digest", credentials, (int)strlen(credentials), introduction_answered, NULL) == ZOK;
+	if (credentials && !introduced)
+		atomic_store(&refused_flag, true); /* nothing would be ours: another keeper shall try */
 }
 
 /* Client thread. */
