@@ -251,8 +251,11 @@ void zkf_guard_stay(int directory, int lock, const struct zkf_guard_work *work)
 	signal(SIGHUP, SIG_IGN);
 	setsid();
 	flock(lock, LOCK_UN);
-	while (faccessat(directory, ZKF_STATE_PID, F_OK, 0) && !lease_is_over())
+	for (int looks = 0; faccessat(directory, ZKF_STATE_PID, F_OK, 0) && !lease_is_over(); looks++) {
+		if (looks % 4 == 0 && !work->needed())
+			_exit(0);
 		usleep(LOOK_MS * 1000);
+	}
 	if (faccessat(directory, ZKF_STATE_PID, F_OK, 0) && !flock(lock, LOCK_EX | LOCK_NB))
 		lose(work);
 	_exit(0);

@@ -27,6 +27,7 @@
 struct zkf_guard_work {
 	void (*forked)(void);                    /* in the guard, after each fork */
 	void (*on_loss)(int session_timeout_ms); /* in a child of the guard: what the keeper can't do */
+	bool (*needed)(void);                    /* in one that stays: is there anybody whom on_loss could be applied to? */
 	int again;                               /* the exit code by which a keeper asks to be started again */
 };
 
@@ -41,7 +42,7 @@ int zkf_guard_start(int session_timeout_ms, const struct zkf_guard_work *work);
 /*
  * zkf_guard_stay - after a keeper that has ended while locks are in use: a process stays until another keeper takes over
  *
- * If none does, it applies on_loss when the lease is over; then it ends.
+ * or nobody holds anything any more.  If none does, it applies on_loss when the lease is over; then it ends.
  * directory, lock  the runtime directory and the lock on it, which is given up for the next keeper
  */
 void zkf_guard_stay(int directory, int lock, const struct zkf_guard_work *work);

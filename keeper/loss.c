@@ -32,12 +32,13 @@
 
 #define PASSES_MAX 8
 
-enum event { DOUBTED, KILL_DUE, LOST };
+enum event { LOOKED, DOUBTED, KILL_DUE, LOST };
 
 /* The loop's. */
 static struct zkf_state_process stopped[STOPPED_MAX];
 static size_t stopped_count;
 static size_t signals_sent;
+static bool anybody; /* holds something: of LOOKED */
 static bool lacking; /* in the last pass something could not be opened for want of means */
 static struct zkf_timer kill_timer;
 
@@ -119,6 +120,9 @@ static void act(struct zkf_lock *lock, int32_t pid, enum event event)
 	int number = SIGKILL, error;
 
 	if (pid == getpid() || process_stat(pid, &state, &start))
+		return;
+	anybody = true;
+	if (event == LOOKED)
 		return;
 	if (lock->on_loss == ZKF_LOSS_WARN) {
 		zkf_log(ZKF_LOG_ERROR, "loss lock=%s pid=%d action=none why=\"on_loss=warn: it runs on, although another host may %s\"",
@@ -287,6 +291,13 @@ void zkf_loss_at_once(int session_timeout_ms)
 	processes_check(NULL, DOUBTED);
 	usleep((useconds_t)(zkf_lease_period_ms(session_timeout_ms) / 2 * 1000));
 	processes_check(NULL, KILL_DUE);
+}
+
+bool zkf_loss_anybody(void)
+{
+	anybody = false;
+	processes_pass(NULL, LOOKED);
+	return anybody || lacking;
 }
 
 void zkf_loss_alive(void)

@@ -29,6 +29,8 @@ void zkf_loss_doubted(int session_timeout_ms);
 
 /* zkf_loss_at_once - the same in a process without a loop; takes half a heartbeat, for on_loss=kill */
 void zkf_loss_at_once(int session_timeout_ms);
+/* zkf_loss_anybody - does any process hold a lock of a known file?  True also if that can't be told. */
+bool zkf_loss_anybody(void);
 /* zkf_loss_alive - the session is alive after all */
 void zkf_loss_alive(void);
 

@@ -343,10 +343,12 @@ static int serve(int directory, const char *path)
 		return give_up(EXIT_TROUBLE, "loop: %s", strerror(-reason));
 	/* With a lock in use the session must live on: a new keeper or its timeout decides, not we. */
 	left = zkf_lock_any_in_use();
-	if (left)
+	if (left) {
+		zkf_publish_withdraw(); /* or there would soon be holders whom nobody stops */
 		zkf_log(ZKF_LOG_WARN, "keeper ended why=\"locks are in use: the session is left to time out\"");
-	else
+	} else {
 		zkf_session_end();
+	}
 	unlinkat(directory, ZKF_STATE_PID, 0);
 	return left ? EXIT_LEFT : EXIT_OK;
 }
@@ -367,10 +369,22 @@ static void loss_without_keeper(int session_timeout_ms)
 	zkf_loss_at_once(session_timeout_ms);
 }
 
+static bool anybody_holds(void)
+{
+	static bool known;
+
+	if (!known) {
+		zkf_rules_inherit();
+		zkf_adopt_blindly(zkf_rules_current());
+	}
+	known = true;
+	return zkf_loss_anybody();
+}
+
 /* Returns -1 in the keeper, else the exit code. */
 static int guard(int directory, int lock)
 {
-	static const struct zkf_guard_work work = {keeper_forked, loss_without_keeper, EXIT_AGAIN};
+	static const struct zkf_guard_work work = {keeper_forked, loss_without_keeper, anybody_holds, EXIT_AGAIN};
 	int code = zkf_guard_start(zkf_rules_current()->session_timeout_ms, &work);
 
 	if (code == -1)

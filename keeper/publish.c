@@ -129,6 +129,13 @@ void zkf_publish_lease(int64_t deadline_ns)
 	atomic_store(&page->header.inherited_deadline_ns, 0);
 }
 
+void zkf_publish_withdraw(void)
+{
+	atomic_store(&page->header.inherited_deadline_ns, atomic_load(&page->header.lease_deadline_ns));
+	atomic_store(&page->header.lease_deadline_ns, 0);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
 void zkf_publish_config_changed(void)
 {
 	atomic_fetch_add(&page->header.config_generation, 1);

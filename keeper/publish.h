@@ -33,6 +33,13 @@ uint64_t zkf_publish_page_id(void);
 /* zkf_publish_inherited_ns - the lease that a former keeper had published, 0: none */
 int64_t zkf_publish_inherited_ns(void);
 void zkf_publish_lease(int64_t deadline_ns);
+/*
+ * zkf_publish_withdraw - nobody may believe the covers any more, though the session goes on
+ *
+ * The lease is kept for the next keeper.  Who is granted by the page from here on sees that it is over; who was before has
+ * the kernel's lock, and whoever looks at those then sees it (I4).
+ */
+void zkf_publish_withdraw(void);
 
 /* zkf_publish_config_changed - programs read the configuration again at their next lock call */
 void zkf_publish_config_changed(void);

@@ -192,6 +192,7 @@ test_start_fails() {
 		"create.host 1 after ${CODES[CONNECTIONLOSS]}" "set.host 1 before ${CODES[SYSTEM]}" \
 		"create.mailbox 1 refuse ${CODES[MARSHALLING]}"
 	crosses 'a start fails'
+	assertEquals 'crossed' 0 $?
 }
 
 test_keeper_dies_at_a_call() {
