@@ -52,7 +52,8 @@ static int64_t run_ns(char **command, char **environment)
 	int status = -1;
 	pid_t pid;
 
-	if (posix_spawnp(&pid, command[0], NULL, NULL, command, environment) || waitpid(pid, &status, 0) != pid || status) {
+	if (posix_spawnp(&pid, command[0], NULL, NULL, command, environment) || waitpid(pid, &status, 0) != pid ||
+	    status) {
 		fprintf(stderr, "spawn: %s: status %d\n", command[0], status);
 		exit(1);
 	}

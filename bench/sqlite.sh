@@ -76,7 +76,7 @@ fi
 ns=()
 for ((round = 0; round < rounds; round++)); do
 	for way in $ways; do
-		[ $way = plain ] && ns[$way]+=" $(in_turn plain plain2)" || ns[$way]+=" $(in_turn both1 both2)"
+		[ "$way" = plain ] && ns[$way]+=" $(in_turn plain plain2)" || ns[$way]+=" $(in_turn both1 both2)"
 	done
 done
 # shellcheck disable=SC2086

@@ -74,7 +74,9 @@ static int break_claim(const struct cli_row *row, const char *reason)
 	struct zkf_break_request request = {.head = {.magic = ZKF_WIRE_MAGIC, .op = ZKF_OP_BREAK}};
 	int fd, result;
 
-	request.head.kind = strcmp(row->type, "FLOCK") == 0 ? ZKF_FLOCK : strcmp(row->type, "RECORD") == 0 ? ZKF_RECORD : ZKF_GROUP;
+	request.head.kind = strcmp(row->type, "FLOCK") == 0  ? ZKF_FLOCK
+	                  : strcmp(row->type, "RECORD") == 0 ? ZKF_RECORD
+	                                                     : ZKF_GROUP;
 	if (strlen(row->znode) >= sizeof(request.znode) || strlen(row->claim) >= sizeof(request.claim))
 		return -ENAMETOOLONG;
 	strcpy(request.znode, row->znode);
@@ -101,7 +103,8 @@ static int break_all(const struct cli_table *table, const char *reason)
 		bool done = false;
 
 		for (k = 0; k < i && !done; k++)
-			done = strcmp(table->rows[k].claim, row->claim) == 0 && strcmp(table->rows[k].type, row->type) == 0;
+			done = strcmp(table->rows[k].claim, row->claim) == 0 &&
+			       strcmp(table->rows[k].type, row->type) == 0;
 		if (done)
 			continue;
 		if (break_claim(row, reason) < 0)

@@ -48,8 +48,8 @@ struct cli_verb {
 /* It reads its options, and refuses unknown ones, itself. */
 #define CLI_OWN_OPTIONS "-"
 
-extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload, cli_verb_status, cli_verb_who, cli_verb_break,
-	cli_verb_doctor, cli_verb_lock, cli_verb_token;
+extern const struct cli_verb cli_verb_run, cli_verb_check, cli_verb_list, cli_verb_reload, cli_verb_status,
+	cli_verb_who, cli_verb_break, cli_verb_doctor, cli_verb_lock, cli_verb_token;
 
 /* cli_warn - one line on standard error, "zkflock: " before it */
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));

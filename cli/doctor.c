@@ -69,9 +69,11 @@ static void advice(void *context, const char *text)
 static bool check_server(const char *address, struct cli_server *server)
 {
 	if (cli_server_look(address, server) < 0)
-		say(WARN, "server", "is it running, and does a firewall let this host in?", "%s: %s", address, server->why);
+		say(WARN, "server", "is it running, and does a firewall let this host in?", "%s: %s", address,
+		    server->why);
 	else if (server->no_quorum)
-		say(WARN, "server", "are most servers of the ensemble running and connected?", "%s: %s", address, server->why);
+		say(WARN, "server", "are most servers of the ensemble running and connected?", "%s: %s", address,
+		    server->why);
 	else if (!server->answers)
 		say(OK, "server", NULL, "%s: reached; %s", address, server->why);
 	else
@@ -144,7 +146,8 @@ static void check_keeper(const struct zkf_config *config)
 	int result, fd = cli_keeper_connect();
 
 	if (fd < 0) {
-		say(WARN, "keeper", "it starts with the first lock; start zkflockd(8) if it should run already", "none answers");
+		say(WARN, "keeper", "it starts with the first lock; start zkflockd(8) if it should run already",
+		    "none answers");
 		return;
 	}
 	result = cli_keeper_ask(fd, ZKF_OP_STATUS, "doctor");
@@ -159,15 +162,18 @@ static void check_keeper(const struct zkf_config *config)
 	if (strcmp(keeper.state, "ready") == 0)
 		say(OK, "session", NULL, "at %s, %s ms", keeper.server, keeper.timeout);
 	else
-		say(FAIL, "session", "see zkflockd(8), SERVERS, and the keeper's log", "%s: %s", keeper.state, keeper.trouble);
+		say(FAIL, "session", "see zkflockd(8), SERVERS, and the keeper's log", "%s: %s", keeper.state,
+		    keeper.trouble);
 	if (strcmp(keeper.state, "ready") == 0)
 		say(OK, "root", NULL, "%.*s can be written", config->root.len ? (int)config->root.len : 1,
 		    config->root.len ? config->root.ptr : "/");
 	else if (strstr(keeper.trouble, "refuses to make"))
-		say(FAIL, "root", "let the hosts create and delete below it, or set another root", "%s", keeper.trouble);
+		say(FAIL, "root", "let the hosts create and delete below it, or set another root", "%s",
+		    keeper.trouble);
 	if (atoi(keeper.configured) != config->session_timeout_ms)
-		say(WARN, "keeper", "restart zkflockd", "it began with session_timeout %s ms; the configuration has %d ms",
-		    keeper.configured, config->session_timeout_ms);
+		say(WARN, "keeper", "restart zkflockd",
+		    "it began with session_timeout %s ms; the configuration has %d ms", keeper.configured,
+		    config->session_timeout_ms);
 }
 
 /* ---- this host ---- */
@@ -178,7 +184,8 @@ static void check_clock(void)
 
 	/* Leases are on a clock that nobody sets; only what people read depends on this one. */
 	if (adjtimex(&state) == TIME_ERROR || (state.status & STA_UNSYNC))
-		say(WARN, "clock", "run an NTP client: AGE in `zkflock list` compares clocks; locks do not depend on it",
+		say(WARN, "clock",
+		    "run an NTP client: AGE in `zkflock list` compares clocks; locks do not depend on it",
 		    "not synchronised, as far as the kernel knows");
 	else
 		say(OK, "clock", NULL, "synchronised");
@@ -206,14 +213,16 @@ static void check_runtime(void)
 		if (errno == ENOENT)
 			say(OK, "runtime", NULL, "%s: is made with the first lock", own);
 		else
-			say(FAIL, "runtime", "set ZKFLOCK_RUNTIME_DIR to a directory that can be used", "%s: %s", own, strerror(errno));
+			say(FAIL, "runtime", "set ZKFLOCK_RUNTIME_DIR to a directory that can be used", "%s: %s", own,
+			    strerror(errno));
 		return;
 	}
 	if (!S_ISDIR(status.st_mode) || (status.st_mode & 022) || (status.st_uid != 0 && status.st_uid != geteuid()))
 		say(FAIL, "runtime", "it must be a directory of root's or yours that nobody else can write to",
 		    "%s: mode %03o, uid %u", own, status.st_mode & 0777, (unsigned)status.st_uid);
 	else if (statfs(own, &system) == 0 && system.f_type != TMPFS && (unsigned long)system.f_type != RAMFS)
-		say(WARN, "runtime", "put it on tmpfs, so that a restart of the machine empties it", "%s is not on tmpfs", own);
+		say(WARN, "runtime", "put it on tmpfs, so that a restart of the machine empties it",
+		    "%s is not on tmpfs", own);
 	else
 		say(OK, "runtime", NULL, "%s", own);
 }
@@ -274,8 +283,8 @@ static void check_prefix(const struct zkf_rule *rule)
 
 	literal(&rule->prefix, path);
 	if (statfs(path, &system) < 0) {
-		say(errno == ENOENT ? WARN : FAIL, "files", "make it, or mend the rule", "%s (%s:%d): %s", path, rule->place.file,
-		    rule->place.line, strerror(errno));
+		say(errno == ENOENT ? WARN : FAIL, "files", "make it, or mend the rule", "%s (%s:%d): %s", path,
+		    rule->place.file, rule->place.line, strerror(errno));
 		return;
 	}
 	for (i = 0; i < sizeof(file_systems) / sizeof(file_systems[0]); i++)

@@ -99,7 +99,7 @@ static int ask(const char *address, const char *word, char answer[ANSWER_BYTES],
 		return (int)used;
 	snprintf(why, CLI_WHY_BYTES, "%s",
 	         got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? "it accepts, and does not answer"
-	                                                               : "it accepts, and hangs up");
+	                                                              : "it accepts, and hangs up");
 	return -EPROTO;
 }
 
@@ -143,8 +143,8 @@ int cli_server_look(const char *address, struct cli_server *server)
 	if (!server->answers)
 		snprintf(server->why, sizeof(server->why), "%s",
 		         strstr(answer, "not currently serving requests") ? "it has no quorum"
-		         : strstr(answer, "whitelist")                    ? "it does not answer srvr (4lw.commands.whitelist)"
-		                                                          : "its answer is not ZooKeeper's");
+		         : strstr(answer, "whitelist") ? "it does not answer srvr (4lw.commands.whitelist)"
+		                                       : "its answer is not ZooKeeper's");
 	server->no_quorum = strstr(answer, "not currently serving requests") != NULL;
 	if (ask(address, "conf", answer, unused) > 0) {
 		server->tick_time_ms = number(answer, "tickTime=");
@@ -163,32 +163,41 @@ static int version_number(const char *text)
 	return major * 10000 + minor * 100 + patch;
 }
 
-static void advise_on_server(const struct cli_server *server, const struct cli_times *times, cli_advice *say, void *context)
+static void advise_on_server(const struct cli_server *server, const struct cli_times *times, cli_advice *say,
+                             void *context)
 {
 	char text[400];
 	int version = version_number(server->version);
 
 	if (server->answers && version < 30500) {
-		snprintf(text, sizeof(text), "the server's version %s is below 3.5: containers, and with them locks, do not work",
+		snprintf(text, sizeof(text),
+		         "the server's version %s is below 3.5: containers, and with them locks, do not work",
 		         server->version);
 		say(context, text);
 	} else if (server->answers && version < 30801) {
-		snprintf(text, sizeof(text), "the server's version %s is below 3.8.1: now and then it withholds an answer "
-		         "until the next request (ZOOKEEPER-4537)", server->version);
+		snprintf(text, sizeof(text),
+		         "the server's version %s is below 3.8.1: now and then it withholds an answer "
+		         "until the next request (ZOOKEEPER-4537)",
+		         server->version);
 		say(context, text);
 	}
 	if (strcmp(server->mode, "read-only") == 0)
 		say(context, "the server is in read-only mode: it can't lock");
 	if (server->tick_time_ms > times->tick_time_ms) {
-		snprintf(text, sizeof(text), "the server's tickTime is %d ms and tick_time is %d ms: locks may be trusted for too "
-		         "long; set tick_time to %dms", server->tick_time_ms, times->tick_time_ms, server->tick_time_ms);
+		snprintf(text, sizeof(text),
+		         "the server's tickTime is %d ms and tick_time is %d ms: locks may be trusted for too "
+		         "long; set tick_time to %dms",
+		         server->tick_time_ms, times->tick_time_ms, server->tick_time_ms);
 		say(context, text);
 	}
 	if (server->sync_limit > 0 && strcmp(server->mode, "standalone") != 0 &&
 	    server->sync_limit * server->tick_time_ms + ELECTION_MS >= times->lease_ms) {
-		snprintf(text, sizeof(text), "a leader that hangs is replaced after %d ms (syncLimit x tickTime) and an election, "
-		         "and the lease is %d ms: every holder would be stopped meanwhile; raise session_timeout, or lower "
-		         "tickTime", server->sync_limit * server->tick_time_ms, times->lease_ms);
+		snprintf(
+			text, sizeof(text),
+			"a leader that hangs is replaced after %d ms (syncLimit x tickTime) and an election, "
+			"and the lease is %d ms: every holder would be stopped meanwhile; raise session_timeout, or lower "
+			"tickTime",
+			server->sync_limit * server->tick_time_ms, times->lease_ms);
 		say(context, text);
 	}
 }
@@ -202,8 +211,10 @@ void cli_ensemble_advise(const char *ensemble, const struct cli_server *server, 
 	for (; *ensemble; ensemble++)
 		servers += *ensemble == ',';
 	if (times->session_ms != times->configured_ms) {
-		snprintf(text, sizeof(text), "the servers gave a session timeout of %d ms instead of %d ms; see their "
-		         "minSessionTimeout and maxSessionTimeout", times->session_ms, times->configured_ms);
+		snprintf(text, sizeof(text),
+		         "the servers gave a session timeout of %d ms instead of %d ms; see their "
+		         "minSessionTimeout and maxSessionTimeout",
+		         times->session_ms, times->configured_ms);
 		say(context, text);
 	}
 	if (times->lease_ms <= 0)
@@ -211,7 +222,8 @@ void cli_ensemble_advise(const char *ensemble, const struct cli_server *server, 
 	if (server)
 		advise_on_server(server, times, say, context);
 	if (servers < 3) {
-		snprintf(text, sizeof(text), "%s: %s that is down stops every holder of every host; three or five are recommended",
+		snprintf(text, sizeof(text),
+		         "%s: %s that is down stops every holder of every host; three or five are recommended",
 		         servers == 1 ? "one server" : "two servers", servers == 1 ? "one" : "either one");
 		say(context, text);
 	}

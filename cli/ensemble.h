@@ -13,11 +13,11 @@
 #include "cli.h"
 
 struct cli_server {
-	bool answers;      /* to srvr: version and mode are known */
+	bool answers; /* to srvr: version and mode are known */
 	bool no_quorum;
-	char version[32];  /* "3.8.0" */
-	char mode[24];     /* leader, follower, observer, standalone, read-only */
-	int tick_time_ms;  /* from conf, which is seldom allowed: 0 for unknown, as those below */
+	char version[32]; /* "3.8.0" */
+	char mode[24];    /* leader, follower, observer, standalone, read-only */
+	int tick_time_ms; /* from conf, which is seldom allowed: 0 for unknown, as those below */
 	int sync_limit, min_session_ms, max_session_ms;
 	char why[CLI_WHY_BYTES]; /* it can't be reached, or does not answer */
 };
@@ -33,10 +33,10 @@ int cli_server_look(const char *address, struct cli_server *server);
 
 /* Ours. */
 struct cli_times {
-	int session_ms;    /* negotiated; as configured if there is no session */
+	int session_ms; /* negotiated; as configured if there is no session */
 	int configured_ms;
 	int tick_time_ms;
-	int lease_ms;      /* what a lease is after an answered heartbeat */
+	int lease_ms; /* what a lease is after an answered heartbeat */
 };
 
 typedef void cli_advice(void *context, const char *text);

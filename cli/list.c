@@ -20,12 +20,12 @@
 #include "mapping/name.h"
 #include "table.h"
 
-#define OPTIONS_TEXT                                                                                                   \
+#define OPTIONS_TEXT                                                                                                          \
 	"  -o, --output COLUMNS   which columns, separated by commas: COMMAND, PID, TYPE, SIZE, MODE, M, START, END, PATH,\n" \
-	"                         LOCK, HOST, STATE, AGE, BLOCKER\n"                                                           \
-	"  -n, --noheadings       no first line\n"                                                                             \
-	"  -J, --json             as JSON, all columns unless -o chooses\n"                                                    \
-	"      --watch [SECONDS]  again every SECONDS (2)\n"                                                                   \
+	"                         LOCK, HOST, STATE, AGE, BLOCKER\n"                                                          \
+	"  -n, --noheadings       no first line\n"                                                                            \
+	"  -J, --json             as JSON, all columns unless -o chooses\n"                                                   \
+	"      --watch [SECONDS]  again every SECONDS (2)\n"                                                                  \
 	"\n"
 
 static const char list_usage[] =
@@ -65,8 +65,10 @@ static int parse_seconds(const char *text, unsigned *seconds, const char *verb)
 /* parse - 0 with optind at the first argument, or -EINVAL after it has said what is wrong */
 static int parse(int argc, char **argv, struct options *options)
 {
-	static const struct option names[] = {{"output", required_argument, NULL, 'o'}, {"noheadings", no_argument, NULL, 'n'},
-	                                      {"json", no_argument, NULL, 'J'}, {"watch", optional_argument, NULL, 'w'},
+	static const struct option names[] = {{"output", required_argument, NULL, 'o'},
+	                                      {"noheadings", no_argument, NULL, 'n'},
+	                                      {"json", no_argument, NULL, 'J'},
+	                                      {"watch", optional_argument, NULL, 'w'},
 	                                      {NULL, 0, NULL, 0}};
 	const char *chosen = NULL;
 	int option;
@@ -173,7 +175,8 @@ static int who_main(int argc, char **argv)
 	if (parse(argc, argv, &options) < 0)
 		return EXIT_USAGE;
 	if (argc - optind != 1) {
-		cli_warn("who: %s; see zkflock who --help", optind < argc ? "more than one PATH or LOCK" : "no PATH or LOCK");
+		cli_warn("who: %s; see zkflock who --help",
+		         optind < argc ? "more than one PATH or LOCK" : "no PATH or LOCK");
 		return EXIT_USAGE;
 	}
 	what = argv[optind];

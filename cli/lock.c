@@ -121,13 +121,18 @@ static int read_option(int option, struct options *options)
 
 static int parse(int argc, char **argv, struct options *options)
 {
-	static const struct option names[] = {
-		{"shared", no_argument, NULL, 's'},      {"exclusive", no_argument, NULL, 'x'},
-		{"nb", no_argument, NULL, 'n'},          {"nonblock", no_argument, NULL, 'n'},
-		{"nonblocking", no_argument, NULL, 'n'}, {"wait", required_argument, NULL, 'w'},
-		{"timeout", required_argument, NULL, 'w'}, {"conflict-exit-code", required_argument, NULL, 'E'},
-		{"close", no_argument, NULL, 'o'},       {"command", required_argument, NULL, 'c'},
-		{"verbose", no_argument, NULL, 'v'},     {NULL, 0, NULL, 0}};
+	static const struct option names[] = {{"shared", no_argument, NULL, 's'},
+	                                      {"exclusive", no_argument, NULL, 'x'},
+	                                      {"nb", no_argument, NULL, 'n'},
+	                                      {"nonblock", no_argument, NULL, 'n'},
+	                                      {"nonblocking", no_argument, NULL, 'n'},
+	                                      {"wait", required_argument, NULL, 'w'},
+	                                      {"timeout", required_argument, NULL, 'w'},
+	                                      {"conflict-exit-code", required_argument, NULL, 'E'},
+	                                      {"close", no_argument, NULL, 'o'},
+	                                      {"command", required_argument, NULL, 'c'},
+	                                      {"verbose", no_argument, NULL, 'v'},
+	                                      {NULL, 0, NULL, 0}};
 	int option;
 
 	*options = (struct options){.mode = ZKF_EXCLUSIVE, .wait_s = -1, .conflict = 1};
@@ -222,14 +227,16 @@ static int take(int fd, const struct options *options, const struct zkf_settings
 		result = zkf_cover_lock(&lock, false);
 	while (result == -EINTR && !time_is_over);
 	/* A keeper that has no such locks says "not mapped", and the kernel's lock alone is none. */
-	if (result == 0 && !(zkf_page_current() && zkf_page_find(zkf_page_current(), st.st_dev, st.st_ino, ZKF_FLOCK, &state)))
+	if (result == 0 &&
+	    !(zkf_page_current() && zkf_page_find(zkf_page_current(), st.st_dev, st.st_ino, ZKF_FLOCK, &state)))
 		return -EOPNOTSUPP;
 	return result;
 }
 
 static void set_alarm(double seconds)
 {
-	struct itimerval when = {.it_value = {.tv_sec = (time_t)seconds, .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)}};
+	struct itimerval when = {.it_value = {.tv_sec = (time_t)seconds,
+	                                      .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)}};
 	struct sigaction action = {.sa_handler = alarmed}; /* no SA_RESTART: the wait shall end */
 
 	sigaction(SIGALRM, &action, NULL);
@@ -275,7 +282,8 @@ static int lock_get(const struct options *options, int *code)
 		return fd;
 	if (result == -EWOULDBLOCK || (result == -EINTR && time_is_over)) {
 		if (options->verbose)
-			cli_warn(result == -EINTR ? "lock: timeout while waiting to get lock" : "lock: failed to get lock");
+			cli_warn(result == -EINTR ? "lock: timeout while waiting to get lock"
+			                          : "lock: failed to get lock");
 		*code = options->conflict;
 	} else if (result == -EOPNOTSUPP) {
 		cli_warn("lock: the keeper knows no named locks: it is of another version; restart zkflockd");
@@ -336,7 +344,7 @@ static pid_t group_begin(int *terminal)
 static void become(const struct options *options, int fd)
 {
 	const char *shell = getenv("SHELL");
-	char *by_shell[] = {(char *)(uintptr_t)(shell && shell[0] ? shell : "/bin/sh"), (char *)(uintptr_t)"-c",
+	char *by_shell[] = {(char *)(uintptr_t)(shell && shell[0] ? shell : "/bin/sh"), (char *)(uintptr_t) "-c",
 	                    (char *)(uintptr_t)options->command, NULL};
 	char **argv = options->command ? by_shell : options->argv, token[24];
 

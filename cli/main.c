@@ -13,8 +13,8 @@
 
 #include "cli.h"
 
-static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_check, &cli_verb_list, &cli_verb_reload,
-                                               &cli_verb_status, &cli_verb_who,    &cli_verb_break, &cli_verb_doctor,
+static const struct cli_verb *const verbs[] = {&cli_verb_run,    &cli_verb_check, &cli_verb_list,  &cli_verb_reload,
+                                               &cli_verb_status, &cli_verb_who,   &cli_verb_break, &cli_verb_doctor,
                                                &cli_verb_lock,   &cli_verb_token};
 
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))

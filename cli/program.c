@@ -171,8 +171,10 @@ static enum cli_program look_at_elf(int fd, const char *path, const ElfW(Ehdr) *
 		return CLI_PROGRAM_UNSEEN;
 	}
 	if (is_go(fd, header)) {
-		snprintf(why, CLI_WHY_BYTES, "%s is a Go program, which makes system calls without libc: its locks are seen by "
-		         "this host only", path);
+		snprintf(why, CLI_WHY_BYTES,
+		         "%s is a Go program, which makes system calls without libc: its locks are seen by "
+		         "this host only",
+		         path);
 		return CLI_PROGRAM_UNSEEN;
 	}
 	privileges = gains_privileges(fd);

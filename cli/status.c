@@ -135,7 +135,8 @@ static void print_json(const struct facts *facts)
 	for (i = 0; i < facts->count; i++) {
 		const struct fact *fact = &facts->items[i];
 		const char *dot = strchr(fact->key, '.'), *name = dot ? dot + 1 : fact->key;
-		bool same = open && dot && (size_t)(dot - fact->key) == open_bytes && !memcmp(open, fact->key, open_bytes);
+		bool same =
+			open && dot && (size_t)(dot - fact->key) == open_bytes && !memcmp(open, fact->key, open_bytes);
 
 		if (open && !same)
 			fputs("\n   }", stdout);

@@ -119,10 +119,20 @@ static int row_add(void *context, char *text, size_t len)
 	}
 	row = &table->rows[table->count++];
 	*row = (struct cli_row){
-		.znode = znode, .type = type_of(fields[KIND]), .mode = mode_of(fields[MODE], fields[STATE]),
-		.host = fields[HOST], .command = fields[COMMAND], .state = fields[STATE], .path = fields[PATH],
-		.blocker = fields[BLOCKER], .claim = fields[CLAIM], .start = number_of(fields[START]), .end = number_of(fields[END]),
-		.pid = number_of(fields[PID]), .age_ms = number_of(fields[AGE]), .size = number_of(fields[SIZE]),
+		.znode = znode,
+		.type = type_of(fields[KIND]),
+		.mode = mode_of(fields[MODE], fields[STATE]),
+		.host = fields[HOST],
+		.command = fields[COMMAND],
+		.state = fields[STATE],
+		.path = fields[PATH],
+		.blocker = fields[BLOCKER],
+		.claim = fields[CLAIM],
+		.start = number_of(fields[START]),
+		.end = number_of(fields[END]),
+		.pid = number_of(fields[PID]),
+		.age_ms = number_of(fields[AGE]),
+		.size = number_of(fields[SIZE]),
 		.lock = copy + len + 1,
 	};
 	strcpy(row->lock, znode);
@@ -200,8 +210,8 @@ int cli_layout_columns(struct cli_layout *layout, const char *list, const char *
 
 void cli_layout_default(struct cli_layout *layout)
 {
-	static const int some[] = {CLI_COMMAND, CLI_PID, CLI_HOST, CLI_TYPE, CLI_MODE, CLI_START, CLI_END,
-	                           CLI_STATE, CLI_AGE, CLI_BLOCKER, CLI_LOCK, CLI_PATH};
+	static const int some[] = {CLI_COMMAND, CLI_PID,   CLI_HOST, CLI_TYPE,    CLI_MODE, CLI_START,
+	                           CLI_END,     CLI_STATE, CLI_AGE,  CLI_BLOCKER, CLI_LOCK, CLI_PATH};
 	int i;
 
 	layout->column_count = layout->json ? CLI_COLUMN_COUNT : (int)(sizeof(some) / sizeof(some[0]));

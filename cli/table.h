@@ -14,11 +14,13 @@
 
 #include "cli.h"
 
+/* clang-format off */
 enum cli_column {
 	CLI_COMMAND, CLI_PID, CLI_TYPE, CLI_SIZE, CLI_MODE, CLI_M, CLI_START, CLI_END, CLI_PATH, /* lslocks(8)'s */
 	CLI_LOCK, CLI_HOST, CLI_STATE, CLI_AGE, CLI_BLOCKER,
 	CLI_COLUMN_COUNT
 };
+/* clang-format on */
 
 /* Decoded: any bytes but NUL.  A number that is not known is -1 (pid: 0). */
 struct cli_row {

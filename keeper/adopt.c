@@ -26,8 +26,8 @@
 #include "lease.h"
 #include "lines.h"
 #include "log.h"
-#include "named.h"
 #include "look.h"
+#include "named.h"
 #include "refused.h"
 #include "session.h"
 #include "state.h"
@@ -78,7 +78,10 @@ static void missing_add(const struct zkf_state_file *known)
 		return;
 	}
 	missing = more;
-	more[missing_count] = (struct missing){known->dev, known->ino, known->kind, known->group,
+	more[missing_count] = (struct missing){known->dev,
+	                                       known->ino,
+	                                       known->kind,
+	                                       known->group,
 	                                       zkf_memdup(known->lock, strlen(known->lock)),
 	                                       zkf_memdup(known->path, strlen(known->path))};
 	if (!more[missing_count].lock || !more[missing_count].path)
@@ -182,7 +185,8 @@ static void file_known(const struct zkf_state_file *known, int fd)
 	lock->on_loss = rule ? rule->on_loss : ZKF_LOSS_FREEZE;
 	/* By another name, or none, in the rules of today: until its last unlock only. */
 	outdated = !named && (!rule || rule->excluded || rule->group != known->group ||
-	           zkf_rule_znode(rule, known->path, strlen(known->path), name) <= 0 || strcmp(name, known->lock) != 0);
+	                      zkf_rule_znode(rule, known->path, strlen(known->path), name) <= 0 ||
+	                      strcmp(name, known->lock) != 0);
 	lock->keep_ns = outdated ? 0 : rule->keep_ms * ZKF_NS_PER_MS;
 	zkf_lock_touch(lock);
 	error = zkf_file_open(&file, lock, fd, &status, known->path, known->kind);
@@ -325,7 +329,8 @@ static void claim_read(void *owner, const struct zkf_zk_result *result)
 	if (error == -ENOMEM || (result->error && result->error != -ENOENT))
 		not_all_known();
 	else if (error)
-		zkf_log(ZKF_LOG_ERROR, "adopt claim=%s error=\"not understood; it stays until the session ends\"", own->name);
+		zkf_log(ZKF_LOG_ERROR, "adopt claim=%s error=\"not understood; it stays until the session ends\"",
+		        own->name);
 	zkf_lock_touch(own->lock);
 	own_free(own);
 	check_done();

@@ -37,9 +37,9 @@ static void deleted(void *owner, const struct zkf_zk_result *result)
 	const struct zkf_break_request *request = &breaking->request;
 
 	breaking->op = NULL;
-	zkf_log(ZKF_LOG_WARN, "break lock=%s kind=%s claim=%s by_uid=%d by_pid=%d reason=\"%s\" result=\"%s\"", request->znode,
-	        zkf_kind_directory(request->head.kind), request->claim, (int)breaking->peer.uid, (int)breaking->peer.pid,
-	        request->reason, zkf_zk_error_name(result->error));
+	zkf_log(ZKF_LOG_WARN, "break lock=%s kind=%s claim=%s by_uid=%d by_pid=%d reason=\"%s\" result=\"%s\"",
+	        request->znode, zkf_kind_directory(request->head.kind), request->claim, (int)breaking->peer.uid,
+	        (int)breaking->peer.pid, request->reason, zkf_zk_error_name(result->error));
 	if (result->error == -ENOENT)
 		answer(breaking, ENOENT, "it has been given up meanwhile");
 	else
@@ -51,7 +51,8 @@ static bool is_component(const char *text, size_t capacity)
 {
 	size_t len = strnlen(text, capacity);
 
-	return len > 0 && len < capacity && !memchr(text, '/', len) && strcmp(text, ".") != 0 && strcmp(text, "..") != 0;
+	return len > 0 && len < capacity && !memchr(text, '/', len) && strcmp(text, ".") != 0 &&
+	       strcmp(text, "..") != 0;
 }
 
 struct zkf_breaking *zkf_breaking_start(struct zkf_conversation *conversation, const struct zkf_break_request *request,
@@ -66,13 +67,14 @@ struct zkf_breaking *zkf_breaking_start(struct zkf_conversation *conversation, c
 	breaking->request.reason[sizeof(request->reason) - 1] = 0;
 	if (peer->uid != 0 && peer->uid != geteuid()) {
 		answer(breaking, EPERM, "only root and the keeper's own user may do that");
-	} else if (!is_component(request->znode, sizeof(request->znode)) || !is_component(request->claim, sizeof(request->claim))) {
+	} else if (!is_component(request->znode, sizeof(request->znode)) ||
+	           !is_component(request->claim, sizeof(request->claim))) {
 		answer(breaking, EINVAL, "no such claim");
 	} else if (!zkf_session_usable()) {
 		answer(breaking, EAGAIN, zkf_session_trouble());
 	} else {
-		snprintf(path, sizeof(path), "%s/%s/%s/%s", zkf_session_root(), zkf_kind_directory(request->head.kind), request->znode,
-		         request->claim);
+		snprintf(path, sizeof(path), "%s/%s/%s/%s", zkf_session_root(), zkf_kind_directory(request->head.kind),
+		         request->znode, request->claim);
 		breaking->op = zkf_zk_delete(path, deleted, breaking);
 		if (!breaking->op)
 			answer(breaking, ENOMEM, "out of memory");

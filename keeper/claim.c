@@ -144,8 +144,10 @@ static void made(struct zkf_claim *claim, const char *name)
 	if (claim->delete_wanted) {
 		zkf_claim_delete(claim);
 	} else if (id.sequence > SEQUENCE_MAX) {
-		zkf_log(ZKF_LOG_ERROR, "claim sequence lock=%s error=\"the counter of this lock is used up; it starts again when "
-		        "nobody has used the lock for a minute\"", claim->lock->key.name);
+		zkf_log(ZKF_LOG_ERROR,
+		        "claim sequence lock=%s error=\"the counter of this lock is used up; it starts again when "
+		        "nobody has used the lock for a minute\"",
+		        claim->lock->key.name);
 		claim->state = ZKF_CLAIM_REFUSED;
 		claim->refused_error = -EOVERFLOW;
 		zkf_lock_touch(claim->lock);
@@ -270,7 +272,8 @@ static void create_done(void *owner, const struct zkf_zk_result *result)
 	} else if (claim->delete_wanted) {
 		never_made(claim);
 	} else {
-		zkf_log(ZKF_LOG_ERROR, "claim create path=%s error=\"%s\"", claim->path, zkf_zk_error_name(result->error));
+		zkf_log(ZKF_LOG_ERROR, "claim create path=%s error=\"%s\"", claim->path,
+		        zkf_zk_error_name(result->error));
 		claim->state = ZKF_CLAIM_REFUSED;
 		claim->refused_error = result->error;
 		zkf_lock_touch(claim->lock);
@@ -345,8 +348,12 @@ struct zkf_claim *zkf_claim_create(struct zkf_lock *lock, enum zkf_claim_role ro
 	claim->answered = claim->written_answered = -1;
 	claim->retry_timer.fire = retry_fire;
 	zkf_look_init(claim);
-	claim->id = (struct zkf_claim_id){.nonblock = role == ZKF_CLAIM_TRY, .mode = mode, .request = next_request(),
-	                                  .start = start, .end = end, .sequence = INT64_MAX};
+	claim->id = (struct zkf_claim_id){.nonblock = role == ZKF_CLAIM_TRY,
+	                                  .mode = mode,
+	                                  .request = next_request(),
+	                                  .start = start,
+	                                  .end = end,
+	                                  .sequence = INT64_MAX};
 	snprintf(claim->id.host, sizeof(claim->id.host), "%s", zkf_session_host());
 	zkf_claim_name_write(claim->name, &claim->id);
 	read_command(pid, claim->command);
@@ -420,7 +427,8 @@ static void delete_done(void *owner, const struct zkf_zk_result *result)
 
 	claim->delete_op = NULL;
 	if (result->error && result->error != -ENOENT) {
-		zkf_log(ZKF_LOG_ERROR, "claim delete path=%s error=\"%s\"", claim->path, zkf_zk_error_name(result->error));
+		zkf_log(ZKF_LOG_ERROR, "claim delete path=%s error=\"%s\"", claim->path,
+		        zkf_zk_error_name(result->error));
 		zkf_timer_arm(&claim->retry_timer, zkf_now_ns() + 10 * ZKF_RETRY_MS * ZKF_NS_PER_MS);
 		return;
 	}
@@ -526,7 +534,8 @@ static void write_start(struct zkf_claim *claim)
 
 	/* A look in its overtaking part writes itself, by the version that it has read. */
 	if (claim->write_op || !write_needed(claim) || claim->state == ZKF_CLAIM_CREATING ||
-	    claim->state == ZKF_CLAIM_OVERTAKING || claim->state == ZKF_CLAIM_DELETING || claim->state == ZKF_CLAIM_GONE)
+	    claim->state == ZKF_CLAIM_OVERTAKING || claim->state == ZKF_CLAIM_DELETING ||
+	    claim->state == ZKF_CLAIM_GONE)
 		return;
 	text = zkf_claim_text(claim);
 	if (text && !zkf_ranges_copy(&claim->written, &claim->ranges)) {

@@ -53,9 +53,9 @@ struct zkf_peer {
 	bool gone;
 	bool opaque; /* foreign, or its data can't be read: it heeds no marks, and must not be written to */
 	int32_t version;
-	int64_t ctime_ms; /* when it queued, by the server's clock; 0: not read */
+	int64_t ctime_ms;       /* when it queued, by the server's clock; 0: not read */
 	struct zkf_peer *proof; /* overtaking: why it is not granted */
-	bool marked; /* carries our mark, for all we know */
+	bool marked;            /* carries our mark, for all we know */
 };
 
 struct zkf_claim {
@@ -86,7 +86,7 @@ struct zkf_claim {
 	/* The look under way. */
 	struct zkf_peer **peers;
 	size_t peer_count;
-	int self_reads;        /* own claim read: 0, 1, 2 times (R3) */
+	int self_reads; /* own claim read: 0, 1, 2 times (R3) */
 	int32_t self_version;
 	bool later_conflict, earlier_conflict;
 	struct zkf_peer *target;

@@ -178,7 +178,8 @@ static int read_ranges(struct zkf_ranges *set, const char *text, const char *end
 		int64_t first, last;
 		int error;
 
-		if (set->count > RANGES_MAX || !read_range(&text, &first, &last) || text > end || (text < end && *text++ != ','))
+		if (set->count > RANGES_MAX || !read_range(&text, &first, &last) || text > end ||
+		    (text < end && *text++ != ','))
 			return -EINVAL;
 		error = zkf_ranges_raise(set, first, last, mode);
 		if (error)
@@ -259,7 +260,8 @@ bool zkf_held_conflicting(const char *held, int64_t start, int64_t end, uint8_t 
 		if (*at != ':' || !read_range(&held, &range->start, &range->end) || *held++ != ':')
 			return false;
 		range->mode = *held == 'r' ? ZKF_SHARED : ZKF_EXCLUSIVE;
-		if (range->start <= end && range->end >= start && (mode == ZKF_EXCLUSIVE || range->mode == ZKF_EXCLUSIVE))
+		if (range->start <= end && range->end >= start &&
+		    (mode == ZKF_EXCLUSIVE || range->mode == ZKF_EXCLUSIVE))
 			return true;
 		held = strchr(held, ',');
 		held = held ? held + 1 : NULL;

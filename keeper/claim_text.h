@@ -63,7 +63,7 @@ struct zkf_claim_data {
 	bool confirmed;
 	int32_t pid;
 	char state[12];
-	char command[64]; /* percent-encoded */
+	char command[64];   /* percent-encoded */
 	char *overtaken_by; /* comma-separated names, or NULL */
 	char *held;         /* the value of h=, or NULL */
 };

@@ -31,9 +31,9 @@
 #define PROBE_EVERY_NS (100 * ZKF_NS_PER_MS)
 
 struct probe {
-	char host[ZKF_HOST_BYTES]; /* the sender's */
-	uint64_t number;           /* of its wait */
-	int64_t key_ms;            /* when that began; 0: it can't be failed */
+	char host[ZKF_HOST_BYTES];        /* the sender's */
+	uint64_t number;                  /* of its wait */
+	int64_t key_ms;                   /* when that began; 0: it can't be failed */
 	char latest_host[ZKF_HOST_BYTES]; /* the youngest wait so far */
 	uint64_t latest_number;
 	int64_t latest_key_ms;
@@ -47,7 +47,7 @@ struct probe {
 /* The loop's. */
 static uint64_t last_number;
 static uint64_t probe_round; /* of one walk: it passes each wait once, or it would take every path there is */
-static int letters; /* sent, and not yet answered by the server */
+static int letters;          /* sent, and not yet answered by the server */
 static char mailbox[1200];
 static struct zkf_zk_watch mail_watch;
 static struct zkf_zk_op *mail_op;
@@ -69,8 +69,8 @@ static void probe_write(const struct probe *probe, char *text, size_t capacity)
 static int probe_read(struct probe *probe, const char *text)
 {
 	int n = sscanf(text,
-	               "zkf1 %16s %" SCNu64 " %" SCNd64 " %16s %" SCNu64 " %" SCNd64 " %16s %d %120s %" SCNd64 " %" SCNd64
-	               " %d %d",
+	               "zkf1 %16s %" SCNu64 " %" SCNd64 " %16s %" SCNu64 " %" SCNd64 " %16s %d %120s %" SCNd64
+	               " %" SCNd64 " %d %d",
 	               probe->host, &probe->number, &probe->key_ms, probe->latest_host, &probe->latest_number,
 	               &probe->latest_key_ms, probe->waiter_host, &probe->waiter_pid, probe->lock, &probe->start,
 	               &probe->end, &probe->mode, &probe->hops);
@@ -189,7 +189,8 @@ static void probe_reaches(const struct probe *probe, int32_t pid)
 			if (!strcmp(probe->host, zkf_session_host()) && probe->number == demand->number) {
 				if (fails(demand) && probe->latest_number == demand->number &&
 				    !strcmp(probe->latest_host, zkf_session_host())) {
-					zkf_log(ZKF_LOG_INFO, "deadlock lock=%s pid=%d hops=%d", lock->key.name, pid, probe->hops);
+					zkf_log(ZKF_LOG_INFO, "deadlock lock=%s pid=%d hops=%d", lock->key.name, pid,
+					        probe->hops);
 					demand->deadlocked = true;
 					zkf_lock_touch(lock);
 				}
@@ -248,8 +249,8 @@ static void deadlock_fired(struct zkf_timer *timer)
 	int64_t now = zkf_now_ns();
 
 	demand->deadlock_ns = demand->deadlock_ns * 2 < ZKF_DEADLOCK_MAX_MS * ZKF_NS_PER_MS
-	                              ? demand->deadlock_ns * 2
-	                              : ZKF_DEADLOCK_MAX_MS * ZKF_NS_PER_MS;
+	                            ? demand->deadlock_ns * 2
+	                            : ZKF_DEADLOCK_MAX_MS * ZKF_NS_PER_MS;
 	zkf_timer_arm(timer, now + demand->deadlock_ns);
 	if (zkf_session_usable() && waits(demand))
 		look_for_cycle(demand);

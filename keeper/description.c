@@ -158,7 +158,8 @@ static int search_process(const struct search *search, int32_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	directory = opendir(path);
 	if (!directory)
-		return errno == ENOENT || errno == ESRCH ? 1 : -EACCES; /* also where memory or descriptors have run out */
+		return errno == ENOENT || errno == ESRCH ? 1
+		                                         : -EACCES; /* also where memory or descriptors have run out */
 	while (result > 0 && (entry = readdir(directory)) != NULL) {
 		uint64_t dev, ino;
 

@@ -28,7 +28,7 @@
 #include "users.h"
 
 /* The loop's. */
-static struct zkf_file *files; /* by (dev, ino, kind) */
+static struct zkf_file *files;   /* by (dev, ino, kind) */
 static struct zkf_file *watched; /* by inotify's number */
 static struct zkf_source inotify_source = {.fd = -1};
 
@@ -109,8 +109,8 @@ int zkf_file_note(const struct zkf_file *file)
 	zkf_state_files_restart(note_all, false);
 	error = note(file);
 	if (error)
-		zkf_log(ZKF_LOG_ERROR, "file note path=%s error=\"%s\" why=\"a keeper that follows would not find it\"", file->path,
-		        strerror(-error));
+		zkf_log(ZKF_LOG_ERROR, "file note path=%s error=\"%s\" why=\"a keeper that follows would not find it\"",
+		        file->path, strerror(-error));
 	return error;
 }
 
@@ -237,7 +237,9 @@ static int look_at_records(struct zkf_file *file, int64_t start, int64_t end, st
 	if (depth > LOOK_DEPTH_MAX)
 		return -E2BIG;
 	while (start <= end) {
-		struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start,
+		struct flock found = {.l_type = F_WRLCK,
+		                      .l_whence = SEEK_SET,
+		                      .l_start = start,
 		                      .l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1};
 		int64_t first, last;
 		int error;
@@ -395,7 +397,9 @@ static int held_by_kernel_text(const struct zkf_file *file, const struct zkf_ran
 		int64_t start = of->items[i].start, end = of->items[i].end;
 
 		while (start <= end && count++ < HELD_TEXT_MAX) {
-			struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start,
+			struct flock found = {.l_type = F_WRLCK,
+			                      .l_whence = SEEK_SET,
+			                      .l_start = start,
 			                      .l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1};
 			struct zkf_range range;
 
@@ -405,7 +409,8 @@ static int held_by_kernel_text(const struct zkf_file *file, const struct zkf_ran
 			range.end = found.l_len ? found.l_start + found.l_len - 1 : ZKF_RANGE_MAX;
 			range.mode = found.l_type == F_RDLCK ? ZKF_SHARED : ZKF_EXCLUSIVE;
 			/* The kernel tells of them in no order: what lies before this one is asked for again. */
-			if (range.start > start && depth < LOOK_DEPTH_MAX && (!*text || strlen(*text) < HELD_TEXT_BYTES)) {
+			if (range.start > start && depth < LOOK_DEPTH_MAX &&
+			    (!*text || strlen(*text) < HELD_TEXT_BYTES)) {
 				struct zkf_range before = {start, range.start - 1, ZKF_EXCLUSIVE};
 				struct zkf_ranges part = {.items = &before, .count = 1};
 				int error;
@@ -433,14 +438,17 @@ int zkf_file_held_text(const struct zkf_file *file, const struct zkf_ranges *of,
 	return error ? error : zkf_refused_held_text(file, of, text);
 }
 
-static int kernel_holders(const struct zkf_file *file, int64_t start, int64_t end, uint8_t mode, int32_t *pids, int most)
+static int kernel_holders(const struct zkf_file *file, int64_t start, int64_t end, uint8_t mode, int32_t *pids,
+                          int most)
 {
 	int count = 0;
 
 	/* One piece after the other; what lies under another's lock is found when that one is gone. */
 	while (count < most && start <= end) {
-		struct flock found = {.l_type = mode == ZKF_EXCLUSIVE ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET,
-		                      .l_start = start, .l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1};
+		struct flock found = {.l_type = mode == ZKF_EXCLUSIVE ? F_WRLCK : F_RDLCK,
+		                      .l_whence = SEEK_SET,
+		                      .l_start = start,
+		                      .l_len = end == ZKF_RANGE_MAX ? 0 : end - start + 1};
 		bool known = false;
 
 		if (fcntl(file->fd, F_OFD_GETLK, &found) || found.l_type == F_UNLCK)
@@ -452,7 +460,7 @@ static int kernel_holders(const struct zkf_file *file, int64_t start, int64_t en
 		/* Ranges before this one are left to the next probe if they are many. */
 		if (found.l_start > start && most > 1)
 			count += kernel_holders(file, start, found.l_start - 1, mode, pids + count,
-			                          most - count < most / 2 ? most - count : most / 2);
+			                        most - count < most / 2 ? most - count : most / 2);
 		if (!found.l_len)
 			break;
 		start = found.l_start + found.l_len;
@@ -485,7 +493,8 @@ static int32_t kernel_holder(const struct zkf_file *file)
 		uint64_t inode;
 		const char *colon;
 
-		if (sscanf(line, "%*d: %15s %*s %*s %d %63s", found_type, &pid, device_inode) != 3 || strcmp(found_type, type))
+		if (sscanf(line, "%*d: %15s %*s %*s %d %63s", found_type, &pid, device_inode) != 3 ||
+		    strcmp(found_type, type))
 			continue;
 		colon = strrchr(device_inode, ':');
 		inode = colon ? strtoull(colon + 1, NULL, 10) : 0;

@@ -24,7 +24,7 @@ struct zkf_file {
 	struct zkf_file *next; /* of lock->files */
 	int fd;                /* our own open file description: pins the inode (I6) */
 	uint32_t slot;
-	int watch;             /* inotify's, or -1 */
+	int watch;               /* inotify's, or -1 */
 	UT_hash_handle by_watch; /* of one of the files that share the watch, the two kinds of an inode */
 	bool hashed_by_watch;
 	char *path;
@@ -32,18 +32,18 @@ struct zkf_file {
 	uint64_t looked_step;
 	/* Of a group (holds.h): */
 	struct zkf_hold *holds;
-	uint8_t seen_mode; /* what the last real look has found, or been taken since */
-	bool blind;        /* memory ran out while it was looked at: it may be in use */
+	uint8_t seen_mode;   /* what the last real look has found, or been taken since */
+	bool blind;          /* memory ran out while it was looked at: it may be in use */
 	int64_t scan_due_ns; /* not before, all processes are searched again */
 	bool outdated; /* the rules have another lock for it, or none: every request comes to us, until it may change */
 	/* Where the kernel refuses to lock it (refused.h): */
 	struct zkf_refused *refused; /* who has what */
 	bool refuses;
 	bool in_doubt; /* somebody who counts as an owner may turn out to have ended */
-	bool served; /* some program's call may have been served by the kernel, so that it may have locks */
+	bool served;   /* some program's call may have been served by the kernel, so that it may have locks */
 	bool adopted_badly;
 	uid_t account; /* users.h: on whose it goes; 0: nobody's */
-	bool guessed; /* in_use is "all, exclusive" because the kernel could not be asked, or had too much to tell */
+	bool guessed;  /* in_use is "all, exclusive" because the kernel could not be asked, or had too much to tell */
 };
 
 /* zkf_file_init - inotify; 0 or a negative errno */

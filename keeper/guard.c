@@ -32,7 +32,7 @@
 static struct shared {
 	_Atomic int64_t busy_since_ns; /* 0: the keeper waits in its loop */
 	_Atomic int64_t deadline_ns;   /* of the lease; 0: none, or dealt with */
-} *shared;
+} * shared;
 
 /* For the guard's signal handler. */
 static volatile sig_atomic_t kept_pid;
@@ -232,7 +232,8 @@ int zkf_guard_start(int session_timeout_ms, const struct zkf_guard_work *work)
 		if (WIFEXITED(status) && WEXITSTATUS(status) != work->again)
 			return WEXITSTATUS(status);
 		if (WIFSIGNALED(status))
-			zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d ended signal=%d action=restart", (int)pid, WTERMSIG(status));
+			zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d ended signal=%d action=restart", (int)pid,
+			        WTERMSIG(status));
 		if (ms_since(started_ns) > STEADY_S * 1000)
 			restarts = 0;
 		pause_before(++restarts, work);

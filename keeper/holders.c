@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "fault.h"
-#include "lines.h"
 #include "file.h"
+#include "lines.h"
 #include "log.h"
 #include "refused.h"
 

@@ -49,7 +49,8 @@ static inline int64_t zkf_lease_period_ms(int64_t session_timeout_ms)
  */
 static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_timeout_ms, int64_t tick_time_ms)
 {
-	return sent_ns + (session_timeout_ms - tick_time_ms / 2 - 2 * zkf_lease_period_ms(session_timeout_ms)) * ZKF_NS_PER_MS;
+	return sent_ns +
+	       (session_timeout_ms - tick_time_ms / 2 - 2 * zkf_lease_period_ms(session_timeout_ms)) * ZKF_NS_PER_MS;
 }
 
 /* How long a pinned conversation may delay the answer to a non-blocking newcomer: a kernel call takes microseconds. */
@@ -74,7 +75,7 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
 /* A file in use under recall is looked at on every hint (close, unlock), and this often without one. */
 #define ZKF_POLL_FIRST_MS 2
 #define ZKF_POLL_MAX_MS 50
-#define ZKF_POLL_SLOW_MS 250  /* after ZKF_POLL_SLOW_AFTER_MS: a job of hours need not be looked at 20 times a second */
+#define ZKF_POLL_SLOW_MS 250 /* after ZKF_POLL_SLOW_AFTER_MS: a job of hours need not be looked at 20 times a second */
 #define ZKF_POLL_SLOW_AFTER_MS 10000
 /* A call that lasts longer is asked this often whether its caller lives. */
 #define ZKF_CALLER_MS 200

@@ -44,12 +44,12 @@ struct zkf_listing {
 		char name[65];
 		int32_t pid;
 		struct zkf_ranges ranges;
-	} *earlier;
+	} * earlier;
 	size_t earlier_count;
 	struct host_name { /* those that were asked for already */
 		char host[ZKF_HOST_BYTES];
 		char name[65];
-	} *hosts;
+	} * hosts;
 	size_t host_count;
 	bool own_told; /* what our own host has of the present lock */
 	struct zkf_claim_id id;
@@ -99,8 +99,7 @@ static const struct earlier *in_the_way(const struct zkf_listing *listing)
 
 static void earlier_add(struct zkf_listing *listing, const char *host)
 {
-	struct earlier *more =
-		zkf_reallocarray(listing->earlier, listing->earlier_count + 1, sizeof(*more)), *added;
+	struct earlier *more = zkf_reallocarray(listing->earlier, listing->earlier_count + 1, sizeof(*more)), *added;
 
 	if (!more)
 		return; /* for people only: a state may then be told too well */
@@ -145,8 +144,9 @@ static void finish(struct zkf_listing *listing, int error)
 	struct zkf_reply reply = {.magic = ZKF_WIRE_MAGIC, .answer = error ? ZKF_FAILED : ZKF_END, .error = -error};
 
 	if (error)
-		reply.text_bytes = (uint32_t)snprintf(reply.text, sizeof(reply.text), "%.120s",
-		                                      error == -EAGAIN ? zkf_session_trouble() : zkf_zk_error_name(error));
+		reply.text_bytes =
+			(uint32_t)snprintf(reply.text, sizeof(reply.text), "%.120s",
+		                           error == -EAGAIN ? zkf_session_trouble() : zkf_zk_error_name(error));
 	zkf_server_put(listing->conversation, &reply, NULL);
 }
 
@@ -213,8 +213,8 @@ static bool may_see(const struct zkf_listing *listing, const struct row *row)
 	if (zkf_users_own(listing->uid))
 		return true;
 	snprintf(path, sizeof(path), "/proc/%d", (int)row->pid);
-	return !listing->id.foreign && !strcmp(listing->id.host, zkf_session_host()) && row->pid > 0 && !stat(path, &status) &&
-	       status.st_uid == listing->uid;
+	return !listing->id.foreign && !strcmp(listing->id.host, zkf_session_host()) && row->pid > 0 &&
+	       !stat(path, &status) && status.st_uid == listing->uid;
 }
 
 static void row_send(struct zkf_listing *listing, const struct row *row)
@@ -272,7 +272,8 @@ static int64_t size_of(const struct zkf_file *file)
 {
 	struct statx status;
 
-	if (statx(file->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &status) || !(status.stx_mask & STATX_SIZE))
+	if (statx(file->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &status) ||
+	    !(status.stx_mask & STATX_SIZE))
 		return -1;
 	return (int64_t)status.stx_size;
 }
@@ -524,10 +525,11 @@ static void rows_send(struct zkf_listing *listing, const char *host)
 		snprintf(by, sizeof(by), blocker->pid ? "%s:%d" : "%s", blocker->name, blocker->pid);
 		row.blocker = by;
 	}
-	if (strcmp(listing->id.host, zkf_session_host()) || !own_rows(listing, listing->claims.items[listing->claims.at - 1], &row)) {
-		row.state = blocker                                             ? "waiting"
-		            : data->state[0] && strcmp(data->state, "waiting") ? data->state
-		                                                               : "granted";
+	if (strcmp(listing->id.host, zkf_session_host()) ||
+	    !own_rows(listing, listing->claims.items[listing->claims.at - 1], &row)) {
+		row.state = blocker                                          ? "waiting"
+		          : data->state[0] && strcmp(data->state, "waiting") ? data->state
+		                                                             : "granted";
 		row_send(listing, &row);
 	}
 	earlier_add(listing, host);
@@ -626,8 +628,9 @@ static void next_claim(struct zkf_listing *listing)
 
 		if (zkf_claim_name_read(&listing->id, name))
 			continue;
-		snprintf(path, sizeof(path), "%s/%s/%s/%s", zkf_session_root(), zkf_kind_directory((uint32_t)listing->kind),
-		         listing->locks.items[listing->locks.at - 1], name);
+		snprintf(path, sizeof(path), "%s/%s/%s/%s", zkf_session_root(),
+		         zkf_kind_directory((uint32_t)listing->kind), listing->locks.items[listing->locks.at - 1],
+		         name);
 		listing->op = zkf_zk_get(path, NULL, claim_done, listing);
 		if (!listing->op)
 			finish(listing, -ENOMEM);

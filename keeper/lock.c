@@ -134,8 +134,7 @@ struct zkf_lock *zkf_lock_get(uint32_t kind, const char *encoded_name)
 		return NULL;
 	made->key.kind = kind;
 	snprintf(made->key.name, sizeof(made->key.name), "%s", encoded_name);
-	if (asprintf(&made->directory, "%s/%s/%s", zkf_session_root(),
-	             zkf_kind_directory(kind), encoded_name) < 0) {
+	if (asprintf(&made->directory, "%s/%s/%s", zkf_session_root(), zkf_kind_directory(kind), encoded_name) < 0) {
 		free(made);
 		return NULL;
 	}
@@ -292,8 +291,8 @@ static void cover(struct zkf_demand *demand, enum zkf_demand_state state)
 		answer_simply(demand, ZKF_FREE);
 		return;
 	}
-	zkf_log(ZKF_LOG_DEBUG, "lock covered lock=%s pid=%d held=%d soft=%d", demand->lock->key.name, demand->pid, demand->held,
-	        state == ZKF_DEMAND_SOFT);
+	zkf_log(ZKF_LOG_DEBUG, "lock covered lock=%s pid=%d held=%d soft=%d", demand->lock->key.name, demand->pid,
+	        demand->held, state == ZKF_DEMAND_SOFT);
 	if (!demand->held) {
 		int64_t took_ns = zkf_now_ns() - demand->arrived_ns;
 
@@ -343,8 +342,8 @@ static void demand_without_session(struct zkf_demand *demand)
 		return;
 	demand->deadlocked = false;
 	if (demand->unavailable == ZKF_UNAVAILABLE_LOCAL) {
-		zkf_log(ZKF_LOG_ERROR, "lock local-only lock=%s pid=%d path=%s why=\"%s\"", demand->lock->key.name, demand->pid,
-		        demand->file->path, zkf_session_trouble());
+		zkf_log(ZKF_LOG_ERROR, "lock local-only lock=%s pid=%d path=%s why=\"%s\"", demand->lock->key.name,
+		        demand->pid, demand->file->path, zkf_session_trouble());
 		answer_simply(demand, ZKF_LOCAL);
 	} else if (demand->unavailable == ZKF_UNAVAILABLE_FAIL) {
 		fail(demand, zkf_session_trouble());
@@ -361,8 +360,7 @@ static bool passes_waiters(const struct zkf_lock *lock, const struct zkf_demand 
 {
 	bool young = !lock->recalled || zkf_now_ns() - lock->recalled_since_ns < ZKF_FAIR_AFTER_MS * ZKF_NS_PER_MS;
 
-	return demand->nonblock || demand->process_holds || demand->patience_over ||
-	       (young && host_holds(lock));
+	return demand->nonblock || demand->process_holds || demand->patience_over || (young && host_holds(lock));
 }
 
 static bool may_pass(const struct zkf_lock *lock, const struct zkf_demand *demand)
@@ -511,9 +509,9 @@ void zkf_lock_give_back_some(void)
 static void demand_queue(struct zkf_lock *lock, struct zkf_demand *demand)
 {
 	bool greedy = may_be_greedy(lock);
-	enum zkf_claim_role role = demand->nonblock                                    ? ZKF_CLAIM_TRY
-	                           : host_holds(lock) && passes_waiters(lock, demand)  ? ZKF_CLAIM_OWNER
-	                                                                               : ZKF_CLAIM_FIFO;
+	enum zkf_claim_role role = demand->nonblock                                 ? ZKF_CLAIM_TRY
+	                         : host_holds(lock) && passes_waiters(lock, demand) ? ZKF_CLAIM_OWNER
+	                                                                            : ZKF_CLAIM_FIFO;
 
 	for (struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
 		if (claim_serves(claim, demand)) {
@@ -624,8 +622,8 @@ static void demand_step(struct zkf_lock *lock, struct zkf_demand *demand)
 		if (lock->key.kind == ZKF_RECORD)
 			claim_narrow(lock, claim, demand);
 	}
-	if (!demand->claim && (!behind_local(lock, demand) ||
-	                       !zkf_lock_covered(lock, demand->start, demand->end, demand->mode)))
+	if (!demand->claim &&
+	    (!behind_local(lock, demand) || !zkf_lock_covered(lock, demand->start, demand->end, demand->mode)))
 		demand_queue(lock, demand);
 }
 
@@ -655,8 +653,8 @@ static bool claim_redundant(const struct zkf_lock *lock, const struct zkf_claim 
 		bool all = other != claim && other->state == ZKF_CLAIM_GRANTED;
 
 		for (size_t i = 0; all && i < claim->ranges.count; i++)
-			all = zkf_ranges_covers(&other->ranges, claim->ranges.items[i].start, claim->ranges.items[i].end,
-			                        claim->ranges.items[i].mode);
+			all = zkf_ranges_covers(&other->ranges, claim->ranges.items[i].start,
+			                        claim->ranges.items[i].end, claim->ranges.items[i].mode);
 		if (all)
 			return true;
 	}
@@ -769,8 +767,8 @@ static void patience_ends(struct zkf_demand *demand)
 	int64_t last_ns = demand->arrived_ns + ZKF_PATIENCE_HOLDING_NOTHING_MS * ZKF_NS_PER_MS, now = zkf_now_ns();
 
 	if (!demand->patience_over)
-		zkf_log(ZKF_LOG_DEBUG, "lock patience-over lock=%s pid=%d start=%" PRId64 " end=%" PRId64, demand->lock->key.name,
-		        demand->pid, demand->start, demand->end);
+		zkf_log(ZKF_LOG_DEBUG, "lock patience-over lock=%s pid=%d start=%" PRId64 " end=%" PRId64,
+		        demand->lock->key.name, demand->pid, demand->start, demand->end);
 	demand->patience_over = true;
 	if (demand->claim && (host_holds(demand->lock) || now >= last_ns))
 		zkf_claim_set_owner(demand->claim, !host_holds(demand->lock));
@@ -840,7 +838,8 @@ void zkf_lock_refused(struct zkf_demand *demand, int passed_fd)
 	if (zkf_session_usable() && !in_the_way(lock, demand) &&
 	    zkf_lock_covered(lock, demand->start, demand->end, demand->mode) && let_in(demand, was))
 		return;
-	zkf_timer_arm(&demand->timer, zkf_now_ns() + (demand->nonblock ? answer_within_ns : ZKF_PATIENCE_MS * ZKF_NS_PER_MS));
+	zkf_timer_arm(&demand->timer,
+	              zkf_now_ns() + (demand->nonblock ? answer_within_ns : ZKF_PATIENCE_MS * ZKF_NS_PER_MS));
 	zkf_lock_touch(lock);
 }
 

@@ -45,7 +45,7 @@ struct zkf_follower {
 struct zkf_lock {
 	/* Written when the lock is made. */
 	struct {
-		uint32_t kind; /* enum zkf_kind, or ZKF_GROUP */
+		uint32_t kind;                     /* enum zkf_kind, or ZKF_GROUP */
 		char name[ZKF_NAME_BYTES_MAX + 1]; /* encoded */
 	} key;
 	char *directory; /* znode */
@@ -62,26 +62,26 @@ struct zkf_lock {
 	/* Our belief about the queue. */
 	struct zkf_follower *followers;
 	size_t follower_count;
-	bool view_stale;            /* a watch fired, and no list was sent since */
-	uint32_t view_fired;        /* how many have */
+	bool view_stale;     /* a watch fired, and no list was sent since */
+	uint32_t view_fired; /* how many have */
 	struct zkf_zk_watch child_watch, bell_watch;
 	struct zkf_zk_op *list_op, *bell_op;
 
-	bool recalled;              /* another host wants what we have */
-	bool giving_back;           /* keep is over: give back what is not in use */
-	bool reduced;               /* cover went since the state was published */
-	bool told;                  /* the holder has been written into the claim, for people */
+	bool recalled;    /* another host wants what we have */
+	bool giving_back; /* keep is over: give back what is not in use */
+	bool reduced;     /* cover went since the state was published */
+	bool told;        /* the holder has been written into the claim, for people */
 	int64_t recalled_since_ns;
-	struct zkf_timer poll_timer;  /* look at the kernel again */
-	int64_t poll_ns;              /* its present interval */
+	struct zkf_timer poll_timer; /* look at the kernel again */
+	int64_t poll_ns;             /* its present interval */
 	struct zkf_timer relist_timer;
 	struct zkf_timer keep_timer;
 
-	int64_t tidy_due_ns;        /* groups: not before, idle files are sought again */
+	int64_t tidy_due_ns; /* groups: not before, idle files are sought again */
 
 	struct zkf_lock *newer, *older; /* in the order of use, for all we know of it */
 
-	bool dirty;                 /* in the list of locks to be stepped */
+	bool dirty; /* in the list of locks to be stepped */
 	struct zkf_lock *next_dirty;
 
 	struct zkf_token_ask *token_asks; /* of token.c */
@@ -90,7 +90,7 @@ struct zkf_lock {
 enum zkf_demand_state {
 	ZKF_DEMAND_WAITING,
 	ZKF_DEMAND_PINNED, /* answered COVERED, conversation open: nothing of its cover may go */
-	ZKF_DEMAND_SOFT,    /* answered COVERED under a recall: if cover goes, the client finds out by the generation */
+	ZKF_DEMAND_SOFT,   /* answered COVERED under a recall: if cover goes, the client finds out by the generation */
 };
 
 struct zkf_demand {
@@ -101,42 +101,42 @@ struct zkf_demand {
 	enum zkf_demand_state state;
 	enum zkf_op op; /* LOCK or GETLK */
 	uint8_t mode;
-	bool held;          /* the kernel lock is taken already: confirm or refuse */
+	bool held; /* the kernel lock is taken already: confirm or refuse */
 	bool nonblock;
 	bool owner_holds;   /* what it asks for is held by its owner already */
 	bool many_own;      /* records: its owner holds more of the range than could be put back exactly */
 	bool process_holds; /* its process holds something of this lock */
 	bool patience_over;
-	bool waited;        /* counted as a wait */
+	bool waited; /* counted as a wait */
 	enum zkf_unavailable unavailable;
 	int32_t pid, tid;
 	struct zkf_thread thread; /* who asks, in our own pid namespace; task 0: not to be told */
 	int32_t fd;               /* the number of its descriptor, for all we know */
 	uint8_t own_mode;         /* groups: what its thread holds of the group; as of the last zkf_holds_conflict */
-	int32_t way_pid;          /* groups, refused.h: somebody of this host who is in the way, and his mode; 0: not known; -1: a description */
+	int32_t way_pid; /* groups, refused.h: somebody of this host who is in the way, and his mode; 0: not known; -1: a description */
 	uint8_t way_mode;
-	int64_t way_start, way_end; /* what he has */
-	bool in_the_way;         /* what the last zkf_holds_conflict has found */
-	bool another_thread;     /* groups: what its description holds is another thread's */
-	bool description_locked; /* groups: something is held through the very description that it asks with */
-	int64_t start, end;       /* groups: the whole, whatever was asked, ... */
+	int64_t way_start, way_end;     /* what he has */
+	bool in_the_way;                /* what the last zkf_holds_conflict has found */
+	bool another_thread;            /* groups: what its description holds is another thread's */
+	bool description_locked;        /* groups: something is held through the very description that it asks with */
+	int64_t start, end;             /* groups: the whole, whatever was asked, ... */
 	int64_t asked_start, asked_end; /* ... which is this */
 	int64_t arrived_ns;
 	bool deadlocked; /* found to be the youngest wait of a cycle: to be failed by the next step */
-	int convert_fd; /* a flock conversion that would block: the program's description, to unlock it by; else -1 */
+	int convert_fd;  /* a flock conversion that would block: the program's description, to unlock it by; else -1 */
 	/* Where the kernel refuses to lock the file: refused.h */
 	bool refused;             /* it has been told so */
 	bool in_doubt;            /* who is in the way may have ended */
 	bool noted;               /* it has what it asked for, unless it ends now, ... */
 	struct zkf_ranges before; /* ... when its owner has this again */
 	int owner_fd;             /* a duplicate of the program's descriptor; -1: none */
-	bool posix; /* the owner is a process: it can be part of a deadlock that fcntl(2) must report */
-	uint64_t number;            /* of this wait, unique in this keeper */
-	int64_t wait_key_ms;        /* the wait's start, wall clock: the youngest wait of a cycle is the victim */
+	bool posix;               /* the owner is a process: it can be part of a deadlock that fcntl(2) must report */
+	uint64_t number;          /* of this wait, unique in this keeper */
+	int64_t wait_key_ms;      /* the wait's start, wall clock: the youngest wait of a cycle is the victim */
 	struct zkf_timer deadlock_timer;
-	uint64_t probe_round; /* of deadlock.c: passed already */
+	uint64_t probe_round;           /* of deadlock.c: passed already */
 	int64_t deadlock_ns, probed_ns; /* the present interval; when it was last looked for */
-	struct zkf_timer timer;  /* non-blocking: the answer is due; blocking: patience is over */
+	struct zkf_timer timer;         /* non-blocking: the answer is due; blocking: patience is over */
 	struct zkf_timer waiting_timer; /* of waiting.c: people are told */
 	int64_t waiting_since_ns;
 	struct zkf_zk_op *waiting_op;

@@ -49,7 +49,8 @@ void zkf_log(enum zkf_log_level level, const char *format, ...)
 	if (end > LINE_BYTES - 1)
 		end = LINE_BYTES - 1;
 	for (size_t i = used; i < end; i++)
-		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f) /* a path may hold a newline: one event, one line */
+		if ((unsigned char)line[i] < 0x20 ||
+		    line[i] == 0x7f) /* a path may hold a newline: one event, one line */
 			line[i] = '?';
 	line[end++] = '\n';
 	if (write(STDERR_FILENO, line, end) < 0) {

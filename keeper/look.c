@@ -293,7 +293,8 @@ static enum walk walk_names(struct zkf_claim *claim, const char *names, bool wat
 	return WALK_DONE;
 }
 
-static bool conflicts_with_claim(const struct zkf_claim *claim, const struct zkf_peer *peer, const struct zkf_peer *none)
+static bool conflicts_with_claim(const struct zkf_claim *claim, const struct zkf_peer *peer,
+                                 const struct zkf_peer *none)
 {
 	(void)none;
 	return really_conflict(claim, peer);
@@ -414,8 +415,9 @@ static void refuse(struct zkf_claim *claim, const struct zkf_peer *holder)
 	claim->refused_pid = holder->data.pid;
 	/* The lock itself, as its host's kernel has it: it may lie in several claims, and a claim hold several. */
 	for (size_t i = 0, found = 0; !found && i < claim->ranges.count; i++)
-		found = zkf_held_conflicting(holder->data.held, claim->ranges.items[i].start, claim->ranges.items[i].end,
-		                             claim->ranges.items[i].mode, &claim->refused_by, &claim->refused_pid);
+		found = zkf_held_conflicting(holder->data.held, claim->ranges.items[i].start,
+		                             claim->ranges.items[i].end, claim->ranges.items[i].mode,
+		                             &claim->refused_by, &claim->refused_pid);
 	settle(claim, ZKF_CLAIM_REFUSED);
 }
 

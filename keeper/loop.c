@@ -19,8 +19,8 @@
 /* All written by the loop's thread only. */
 static int epoll_fd = -1;
 static struct zkf_source timer_source = {.fd = -1};
-static struct zkf_timer *heap;    /* root of the pairing heap: the timer that is due first */
-static int64_t timerfd_due_ns;    /* what the timerfd is set to; 0: disarmed */
+static struct zkf_timer *heap; /* root of the pairing heap: the timer that is due first */
+static int64_t timerfd_due_ns; /* what the timerfd is set to; 0: disarmed */
 static enum zkf_stop stopping; /* 0: not */
 static void (*after_each)(void);
 /* Events of the current batch: a source that is removed by an earlier event of the batch must not be called. */

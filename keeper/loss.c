@@ -59,9 +59,9 @@ static int process_stat(int32_t pid, char *state, uint64_t *start)
 		return -ESRCH;
 	text[bytes] = 0;
 	behind = strrchr(text, ')'); /* the name may hold anything */
-	if (!behind || sscanf(behind,
-	                      ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-	                      state, start) != 2)
+	if (!behind ||
+	    sscanf(behind, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+	           state, start) != 2)
 		return -ESRCH;
 	return 0;
 }
@@ -98,8 +98,8 @@ static void stop(const struct zkf_lock *lock, int32_t pid, uint64_t start, char 
 	if (known_stopped(pid, start))
 		return;
 	if (state == 'T') {
-		zkf_log(ZKF_LOG_WARN, "loss lock=%s pid=%d action=none why=\"stopped already, by somebody else\"", lock->key.name,
-		        pid);
+		zkf_log(ZKF_LOG_WARN, "loss lock=%s pid=%d action=none why=\"stopped already, by somebody else\"",
+		        lock->key.name, pid);
 		return;
 	}
 	/* Noted first: who is stopped by a keeper that dies here must be continued by the next one. */
@@ -125,7 +125,8 @@ static void act(struct zkf_lock *lock, int32_t pid, enum event event)
 	if (event == LOOKED)
 		return;
 	if (lock->on_loss == ZKF_LOSS_WARN) {
-		zkf_log(ZKF_LOG_ERROR, "loss lock=%s pid=%d action=none why=\"on_loss=warn: it runs on, although another host may %s\"",
+		zkf_log(ZKF_LOG_ERROR,
+		        "loss lock=%s pid=%d action=none why=\"on_loss=warn: it runs on, although another host may %s\"",
 		        lock->key.name, pid, event == LOST ? "have the lock" : "get the lock soon");
 		return;
 	}
@@ -260,8 +261,8 @@ static void stopped_signal(int number)
 		int error = send_signal(stopped[i].pid, stopped[i].start, number);
 
 		zkf_counts.killed += !error && number == SIGKILL;
-		zkf_log(number == SIGCONT ? ZKF_LOG_WARN : ZKF_LOG_ERROR, "loss pid=%d action=%s error=%d", stopped[i].pid,
-		        number == SIGCONT ? "SIGCONT" : "SIGKILL", -error);
+		zkf_log(number == SIGCONT ? ZKF_LOG_WARN : ZKF_LOG_ERROR, "loss pid=%d action=%s error=%d",
+		        stopped[i].pid, number == SIGCONT ? "SIGCONT" : "SIGKILL", -error);
 	}
 	stopped_count = 0;
 	zkf_state_stopped_save(stopped, 0);

@@ -49,8 +49,14 @@
 #define SYSTEM_DIRECTORY "/run/zkflock"
 
 /* Exit codes, documented in zkflockd(8). */
-enum { EXIT_OK = 0, EXIT_TROUBLE = 1, EXIT_USAGE = 2, EXIT_CONFIG = 3, /* To the guard only: start another; locks are in use. */
-       EXIT_AGAIN = 100, EXIT_LEFT };
+enum {
+	EXIT_OK = 0,
+	EXIT_TROUBLE = 1,
+	EXIT_USAGE = 2,
+	EXIT_CONFIG = 3, /* To the guard only: start another; locks are in use. */
+	EXIT_AGAIN = 100,
+	EXIT_LEFT
+};
 
 /* Written by main. */
 static int ready_fd = -1;
@@ -135,14 +141,16 @@ static int open_directory(const char *path, int *directory)
 	mode_t mode = geteuid() == 0 ? 0755 : 0700;
 
 	if (mkdir(path, mode) && errno != EEXIST)
-		return give_up(EXIT_TROUBLE, "runtime directory %s: %s; set ZKFLOCK_RUNTIME_DIR to a directory that can be written",
+		return give_up(EXIT_TROUBLE,
+		               "runtime directory %s: %s; set ZKFLOCK_RUNTIME_DIR to a directory that can be written",
 		               path, strerror(errno));
 	*directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*directory < 0 || fstat(*directory, &status))
 		return give_up(EXIT_TROUBLE, "runtime directory %s: %s", path, strerror(errno));
 	/* Who may write here could put his own socket in the place of ours. */
 	if (status.st_uid != geteuid() || (status.st_mode & 022))
-		return give_up(EXIT_TROUBLE, "runtime directory %s: must be owned by uid %d and writable by nobody else", path,
+		return give_up(EXIT_TROUBLE,
+		               "runtime directory %s: must be owned by uid %d and writable by nobody else", path,
 		               (int)geteuid());
 	return EXIT_OK;
 }
@@ -310,7 +318,8 @@ static int start_parts(int directory, const char *path)
 		error = zkf_file_init();
 	if (error)
 		return give_up(EXIT_TROUBLE, "start: %s", strerror(-error));
-	error = zkf_server_init(directory, path, zkf_supervisor_listener(), everybody ? 0666 : 0600, zkf_rules_current());
+	error = zkf_server_init(directory, path, zkf_supervisor_listener(), everybody ? 0666 : 0600,
+	                        zkf_rules_current());
 	if (error)
 		return give_up(EXIT_TROUBLE, "%s/socket: %s", path, strerror(-error));
 	zkf_metrics_use(zkf_rules_current()->metrics_file.ptr, zkf_rules_current()->metrics_file.len);
@@ -470,7 +479,8 @@ int main(int argc, char **argv)
 		code = load_credentials();
 	if (code)
 		return code;
-	srandom((unsigned)getpid() ^ (unsigned)zkf_now_ns()); /* pauses that no two keepers share; after the fork pids differ */
+	srandom((unsigned)getpid() ^
+	        (unsigned)zkf_now_ns()); /* pauses that no two keepers share; after the fork pids differ */
 	raise_file_limit();
 	if (zkf_privilege_drop())
 		return give_up(EXIT_TROUBLE, "capabilities: %s", strerror(errno));

@@ -142,9 +142,11 @@ static const struct metric {
 	{"losses", "losses", "Permissions that were taken away", &zkf_counts.losses, NULL, false},
 	{"stopped", "stopped", "Processes stopped by on_loss", &zkf_counts.stopped, NULL, false},
 	{"killed", "killed", "Processes killed by on_loss", &zkf_counts.killed, NULL, false},
-	{"leases_over", "leases_over", "Times that ZooKeeper did not answer in time", &zkf_counts.leases_over, NULL, false},
+	{"leases_over", "leases_over", "Times that ZooKeeper did not answer in time", &zkf_counts.leases_over, NULL,
+         false},
 	{"sessions", "sessions", "ZooKeeper sessions", &zkf_counts.sessions, NULL, false},
-	{"reconnects", "reconnects", "Connections to ZooKeeper after a session's first", &zkf_counts.reconnects, NULL, false},
+	{"reconnects", "reconnects", "Connections to ZooKeeper after a session's first", &zkf_counts.reconnects, NULL,
+         false},
 	{"operations", "operations", "Requests to ZooKeeper", NULL, operations, true},
 };
 #define METRIC_COUNT (sizeof(metrics) / sizeof(metrics[0]))
@@ -202,7 +204,8 @@ static void print_histograms(FILE *out)
 			below += histogram->buckets[at];
 			fprintf(out, "zkflock_grant_seconds_bucket{by=\"%s\",le=\"", grants[i].label);
 			if (at < ZKF_BUCKET_COUNT - 1)
-				fprintf(out, "%d.%03d\"} %" PRIu64 "\n", bounds_ms[at] / 1000, bounds_ms[at] % 1000, below);
+				fprintf(out, "%d.%03d\"} %" PRIu64 "\n", bounds_ms[at] / 1000, bounds_ms[at] % 1000,
+				        below);
 			else
 				fprintf(out, "+Inf\"} %" PRIu64 "\n", below);
 		}
@@ -219,8 +222,10 @@ void zkf_metrics_print(FILE *out)
 	fputs("# TYPE zkflock_build info\n# HELP zkflock_build The keeper's version.\n"
 	      "zkflock_build_info{version=\"" ZKF_VERSION "\"} 1\n"
 	      "# TYPE zkflock_lease_seconds gauge\n# UNIT zkflock_lease_seconds seconds\n"
-	      "# HELP zkflock_lease_seconds For how long locks are good without another word from ZooKeeper.\n", out);
-	fprintf(out, "zkflock_lease_seconds %" PRId64 ".%03" PRId64 "\n", lease_ns / 1000000000, lease_ns / 1000000 % 1000);
+	      "# HELP zkflock_lease_seconds For how long locks are good without another word from ZooKeeper.\n",
+	      out);
+	fprintf(out, "zkflock_lease_seconds %" PRId64 ".%03" PRId64 "\n", lease_ns / 1000000000,
+	        lease_ns / 1000000 % 1000);
 	for (size_t i = 0; i < METRIC_COUNT; i++) {
 		bool counter = metrics[i].counter || metrics[i].total;
 

@@ -28,13 +28,13 @@ struct zkf_histogram {
 /* Everybody may count; the names are in metrics.c. */
 struct zkf_counts {
 	struct zkf_histogram kept, queued; /* grants, by what this host had already; by way of the queue in ZooKeeper */
-	uint64_t refused;    /* non-blocking calls that another host, or another file of a lock, was in the way of */
-	uint64_t failed;     /* ENOLCK */
-	uint64_t deadlocks;  /* EDEADLK */
-	uint64_t waits;      /* calls that had to wait for another host, or for another file of a group */
-	uint64_t recalls;    /* another host wanted what this one had */
-	uint64_t hand_offs;  /* it was given, whole or in part */
-	uint64_t losses;     /* permissions that were taken away: the session expired, or the claim was deleted */
+	uint64_t refused;   /* non-blocking calls that another host, or another file of a lock, was in the way of */
+	uint64_t failed;    /* ENOLCK */
+	uint64_t deadlocks; /* EDEADLK */
+	uint64_t waits;     /* calls that had to wait for another host, or for another file of a group */
+	uint64_t recalls;   /* another host wanted what this one had */
+	uint64_t hand_offs; /* it was given, whole or in part */
+	uint64_t losses;    /* permissions that were taken away: the session expired, or the claim was deleted */
 	uint64_t stopped, killed; /* processes, by on_loss */
 	uint64_t leases_over;
 	uint64_t sessions, reconnects;

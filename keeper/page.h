@@ -73,10 +73,10 @@ struct zkf_page_header {
 
 struct zkf_slot {
 	_Atomic uint64_t state;
-	_Atomic uint64_t dev, ino;   /* st_dev, st_ino; ino 0: never used, a search may end here */
-	_Atomic uint32_t kind;       /* enum zkf_kind */
+	_Atomic uint64_t dev, ino; /* st_dev, st_ino; ino 0: never used, a search may end here */
+	_Atomic uint32_t kind;     /* enum zkf_kind */
 	uint32_t unused;
-	_Atomic int64_t start, end;  /* what `mode` covers: flock always [0, ZKF_RANGE_MAX] */
+	_Atomic int64_t start, end; /* what `mode` covers: flock always [0, ZKF_RANGE_MAX] */
 	uint8_t pad[16];
 };
 

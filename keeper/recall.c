@@ -71,7 +71,8 @@ static bool any_followed(const struct zkf_lock *lock)
 
 void zkf_lock_view(struct zkf_lock *lock, const struct zkf_zk_result *result)
 {
-	struct zkf_follower *followers = zkf_reallocarray(lock->followers, (size_t)result->count + 1, sizeof(*followers));
+	struct zkf_follower *followers =
+		zkf_reallocarray(lock->followers, (size_t)result->count + 1, sizeof(*followers));
 
 	if (!followers) {
 		lock->view_stale = true;
@@ -83,7 +84,8 @@ void zkf_lock_view(struct zkf_lock *lock, const struct zkf_zk_result *result)
 	for (int i = 0; i < result->count; i++) {
 		struct zkf_claim_id id;
 
-		if (zkf_claim_name_read(&id, result->children[i]) || (!id.foreign && !strcmp(id.host, zkf_session_host())))
+		if (zkf_claim_name_read(&id, result->children[i]) ||
+		    (!id.foreign && !strcmp(id.host, zkf_session_host())))
 			continue;
 		followers[lock->follower_count++] =
 			(struct zkf_follower){id.sequence, id.start, id.end, id.mode, id.nonblock};
@@ -196,7 +198,7 @@ static unsigned published_mode(const struct zkf_lock *lock)
 	if (!zkf_session_usable() || lock->key.kind == ZKF_GROUP)
 		return ZKF_NONE;
 	return zkf_lock_covered(lock, 0, ZKF_RANGE_MAX, ZKF_EXCLUSIVE) ? ZKF_EXCLUSIVE
-	       : zkf_lock_covered(lock, 0, ZKF_RANGE_MAX, ZKF_SHARED)  ? ZKF_SHARED
+	     : zkf_lock_covered(lock, 0, ZKF_RANGE_MAX, ZKF_SHARED)    ? ZKF_SHARED
 	                                                               : ZKF_NONE;
 }
 

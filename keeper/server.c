@@ -61,15 +61,15 @@ struct zkf_conversation {
 	struct zkf_timer silent_timer;
 	struct zkf_conversation *next, **before; /* the silent ones, oldest first */
 	struct ucred peer;
-	bool silent;     /* nothing was asked yet */
-	bool counted;    /* among its user's */
-	bool refused;    /* one more than its user may have */
+	bool silent;  /* nothing was asked yet */
+	bool counted; /* among its user's */
+	bool refused; /* one more than its user may have */
 	/* Its user has as many files as he may, some of which he may not be using: his own limit keeps him waiting, ... */
 	struct zkf_request deferred;
 	int deferred_fd; /* ... with this, until it is closed; -1: no */
 	int64_t deferred_since_ns;
 	struct zkf_timer deferred_timer;
-	bool demanding;  /* demand is in a lock's list */
+	bool demanding; /* demand is in a lock's list */
 	struct zkf_demand demand;
 	struct zkf_listing *listing;
 	struct zkf_breaking *breaking;
@@ -79,7 +79,7 @@ struct zkf_conversation {
 
 /* The loop's. */
 static struct zkf_source listener = {.fd = -1};
-static struct stat bound; /* our socket's file; all zero: a supervisor made it */
+static struct stat bound;               /* our socket's file; all zero: a supervisor made it */
 static struct zkf_timer listener_timer; /* armed: out of descriptors, and not listening */
 static const struct zkf_config *rules;
 static struct zkf_conversation *silent_first, **silent_last = &silent_first;
@@ -136,7 +136,8 @@ static void silent_fired(struct zkf_timer *timer)
 int zkf_server_send(struct zkf_conversation *conversation, const struct zkf_reply *reply, const char *text)
 {
 	struct iovec parts[2] = {
-		{.iov_base = (void *)(uintptr_t)reply, .iov_len = text ? offsetof(struct zkf_reply, text) : sizeof(*reply)},
+		{.iov_base = (void *)(uintptr_t)reply,
+	         .iov_len = text ? offsetof(struct zkf_reply, text) : sizeof(*reply)},
 		{.iov_base = (void *)(uintptr_t)text, .iov_len = text ? reply->text_bytes : 0},
 	};
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = text ? 2 : 1};
@@ -233,7 +234,8 @@ static void demand_hang_up(struct zkf_demand *demand)
 /* What does not arrive was for people only. */
 static void demand_told(struct zkf_demand *demand, const struct zkf_reply *reply)
 {
-	zkf_server_send((struct zkf_conversation *)((char *)demand - offsetof(struct zkf_conversation, demand)), reply, NULL);
+	zkf_server_send((struct zkf_conversation *)((char *)demand - offsetof(struct zkf_conversation, demand)), reply,
+	                NULL);
 }
 
 /* The path that the kernel has for a descriptor; its length, or a negative errno. */
@@ -301,8 +303,8 @@ static bool user_has_room(uid_t uid)
 	if (room != ZKF_USERS_FULL)
 		return true;
 	if (zkf_users_tell(uid))
-		zkf_log(ZKF_LOG_WARN, "server limit uid=%u user_locks=%u why=\"further ones are refused\"", (unsigned)uid,
-		        zkf_users_limit_of_files());
+		zkf_log(ZKF_LOG_WARN, "server limit uid=%u user_locks=%u why=\"further ones are refused\"",
+		        (unsigned)uid, zkf_users_limit_of_files());
 	return false;
 }
 
@@ -418,7 +420,8 @@ static void demand_start(struct zkf_conversation *conversation, const struct zkf
 		return;
 	}
 	if (file->refuses && zkf_refused_arrive(demand, fd))
-		zkf_log(ZKF_LOG_WARN, "refused path=%s pid=%d why=\"its owner can't be told from others\"", file->path, demand->pid);
+		zkf_log(ZKF_LOG_WARN, "refused path=%s pid=%d why=\"its owner can't be told from others\"", file->path,
+		        demand->pid);
 	conversation->demanding = true;
 	zkf_lock_add(lock, demand);
 }
@@ -464,12 +467,13 @@ static void distrust(struct zkf_conversation *conversation, const char *path)
 	static int64_t told_ns;
 	int64_t now = zkf_now_ns();
 
-	answer(conversation, ZKF_FAILED, ENOLCK, "its path is of a mount namespace that a user has made, and not this host's");
+	answer(conversation, ZKF_FAILED, ENOLCK,
+	       "its path is of a mount namespace that a user has made, and not this host's");
 	if (told_ns && now - told_ns < TELL_NS)
 		return;
 	told_ns = now;
-	zkf_log(ZKF_LOG_WARN, "server refuse path=%s pid=%d uid=%u why=\"the path is of a user's own mount namespace\"", path,
-	        conversation->peer.pid, (unsigned)conversation->peer.uid);
+	zkf_log(ZKF_LOG_WARN, "server refuse path=%s pid=%d uid=%u why=\"the path is of a user's own mount namespace\"",
+	        path, conversation->peer.pid, (unsigned)conversation->peer.uid);
 }
 
 /* At its user's limit: what he keeps and does not use is being given back, which takes a moment.  False: long enough. */
@@ -519,16 +523,20 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 	}
 	if (request->kind == ZKF_RECORD && request->op == ZKF_OP_LOCK &&
 	    (fcntl(fd, F_GETFL) & O_ACCMODE) == (request->mode == ZKF_EXCLUSIVE ? O_RDONLY : O_WRONLY)) {
-		answer(conversation, ZKF_FAILED, EBADF, "not open for that"); /* as fcntl(2): else a reader could pin a lock */
+		answer(conversation, ZKF_FAILED, EBADF,
+		       "not open for that"); /* as fcntl(2): else a reader could pin a lock */
 		return;
 	}
 	bytes = path_of(fd, &status, path);
 	if (bytes == -ENAMETOOLONG) {
 		/* Nobody can tell whether it is meant: no lock that may be none. */
-		answer(conversation, ZKF_FAILED, ENOLCK, "its path is longer than PATH_MAX, so the kernel does not tell it");
+		answer(conversation, ZKF_FAILED, ENOLCK,
+		       "its path is longer than PATH_MAX, so the kernel does not tell it");
 		return;
 	}
-	rule = bytes <= 0 ? NULL : zkf_named_znode(path) ? zkf_named_rule(rules) : zkf_config_match(rules, path, (size_t)bytes);
+	rule = bytes <= 0            ? NULL
+	     : zkf_named_znode(path) ? zkf_named_rule(rules)
+	                             : zkf_config_match(rules, path, (size_t)bytes);
 	if (!rule || rule->excluded) {
 		unmapped_request(conversation, request, fd, &status);
 		return;
@@ -551,11 +559,13 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 			         (unsigned)conversation->peer.uid, zkf_users_limit_of_files());
 		else
 			snprintf(why, sizeof(why), "the keeper can't take the file up: %s",
-			         errno == ENFILE ? "this host holds as many files as it has room for; see zkflockd(8), LIMITS"
-			                         : strerror(errno));
+			         errno == ENFILE
+			                 ? "this host holds as many files as it has room for; see zkflockd(8), LIMITS"
+			                 : strerror(errno));
 		answer(conversation, ZKF_FAILED, ENOLCK, why);
 		if (!limit)
-			zkf_log(ZKF_LOG_WARN, "server refuse path=%s pid=%d why=\"%s\"", path, conversation->peer.pid, why);
+			zkf_log(ZKF_LOG_WARN, "server refuse path=%s pid=%d why=\"%s\"", path, conversation->peer.pid,
+			        why);
 		if (lock)
 			zkf_lock_touch(lock); /* it may have been made for this */
 		return;
@@ -565,8 +575,8 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 
 static void token_answered(struct zkf_token_ask *ask, const struct zkf_reply *reply)
 {
-	zkf_server_send(
-		(struct zkf_conversation *)((char *)ask - offsetof(struct zkf_conversation, token_ask)), reply, NULL);
+	zkf_server_send((struct zkf_conversation *)((char *)ask - offsetof(struct zkf_conversation, token_ask)), reply,
+	                NULL);
 }
 
 /* Of a file that is known the lock is the one that it was locked under, whatever the rules say now. */
@@ -600,12 +610,12 @@ static void token_request(struct zkf_conversation *conversation, const struct zk
 	}
 	lock = lock_of(request, fd, &status);
 	if (!lock) {
-		answer(conversation, errno ? ZKF_FAILED : ZKF_UNMAPPED, errno, errno ? "no lock name can be made" : NULL);
+		answer(conversation, errno ? ZKF_FAILED : ZKF_UNMAPPED, errno,
+		       errno ? "no lock name can be made" : NULL);
 		return;
 	}
 	conversation->token_ask.answer = token_answered;
-	zkf_token_ask(&conversation->token_ask, lock,
-	              zkf_rules_current()->connect_timeout_ms * ZKF_NS_PER_MS);
+	zkf_token_ask(&conversation->token_ask, lock, zkf_rules_current()->connect_timeout_ms * ZKF_NS_PER_MS);
 }
 
 /*
@@ -789,8 +799,8 @@ static ssize_t packet_read(int from, union packet_in *packet, int fds[FDS_MAX], 
 		char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];
 	} control;
 	struct iovec part = {.iov_base = packet, .iov_len = sizeof(*packet)};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
-	                         .msg_controllen = sizeof(control)};
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	ssize_t bytes = recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
 	*fd_count = 0;
@@ -846,8 +856,8 @@ static void at_the_limit(struct zkf_conversation *conversation)
 	int told = 0;
 
 	if (zkf_users_tell(uid))
-		zkf_log(ZKF_LOG_WARN, "server limit uid=%u user_connections=%u why=\"further ones are refused\"", (unsigned)uid,
-		        zkf_users_limit_of_connections());
+		zkf_log(ZKF_LOG_WARN, "server limit uid=%u user_connections=%u why=\"further ones are refused\"",
+		        (unsigned)uid, zkf_users_limit_of_connections());
 	while (oldest && (oldest->peer.uid != uid || (oldest->refused && ++told < TOLD_MAX)))
 		oldest = oldest->next;
 	conversation->refused = !oldest || oldest->refused;
@@ -951,7 +961,7 @@ static void file_by_new_rules(struct zkf_file *file)
 	if (zkf_named_znode(file->path)) {
 		lock->keep_ns = zkf_named_rule(rules)->keep_ms * ZKF_NS_PER_MS;
 	} else if (rule && !rule->excluded && rule->group == (lock->key.kind == ZKF_GROUP) &&
-	    zkf_rule_znode(rule, file->path, bytes, encoded) > 0 && strcmp(encoded, lock->key.name) == 0) {
+	           zkf_rule_znode(rule, file->path, bytes, encoded) > 0 && strcmp(encoded, lock->key.name) == 0) {
 		file->outdated = false;
 		lock->on_loss = rule->on_loss;
 		lock->keep_ns = rule->keep_ms * ZKF_NS_PER_MS;
@@ -1015,7 +1025,7 @@ void zkf_server_end(int directory_fd)
 	struct stat there;
 
 	/* A supervisor may have put its own into the place of ours. */
-	if (bound.st_ino && !fstatat(directory_fd, "socket", &there, AT_SYMLINK_NOFOLLOW) && there.st_ino == bound.st_ino &&
-	    there.st_dev == bound.st_dev)
+	if (bound.st_ino && !fstatat(directory_fd, "socket", &there, AT_SYMLINK_NOFOLLOW) &&
+	    there.st_ino == bound.st_ino && there.st_dev == bound.st_dev)
 		unlinkat(directory_fd, "socket", 0);
 }

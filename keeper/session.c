@@ -45,15 +45,14 @@ enum state { CLOSED, OPEN, MAKING, ALIVE };
 static const struct zkf_config *config;
 static struct zkf_session_events events;
 static enum state state = CLOSED;
-static bool usable;              /* what was last told to events */
+static bool usable; /* what was last told to events */
 /* A former keeper's holders run on its lease until this one has its own; CLOCK_BOOTTIME ns, 0: there are none. */
 static int64_t inherited_ns;
 static char host[ZKF_HOST_BYTES];
 static char root[1024];
 static char host_node[1200];
 static char trouble[160] = "not connected to ZooKeeper yet";
-static struct zkf_timer retry_timer, heartbeat_timer, doubt_timer, lookup_timer, report_timer,
-	refused_timer;
+static struct zkf_timer retry_timer, heartbeat_timer, doubt_timer, lookup_timer, report_timer, refused_timer;
 static char ensemble[ZKF_ADDRESSES_BYTES];  /* as configured */
 static bool numeric;                        /* it needs no look-up */
 static char addresses[ZKF_ADDRESSES_BYTES]; /* where it was found last; "": not yet */
@@ -64,8 +63,8 @@ static int timeout_ms;
 static int parents_made;
 static char refusal[160]; /* logged already, "" for none */
 static char denied[1200]; /* the first parent that we were not authorised to make, "" for none */
-static bool adopting; /* a resumed session's claims are not known yet */
-static bool making; /* a create of a parent or of the host node is under way */
+static bool adopting;     /* a resumed session's claims are not known yet */
+static bool making;       /* a create of a parent or of the host node is under way */
 
 static void heartbeat_send(void);
 static void make_next_parent(void);
@@ -200,8 +199,8 @@ static void lease_extend(int64_t sent_ns)
 	zkf_timer_arm(&doubt_timer, deadline_ns);
 	if (!usable && zkf_session_usable()) {
 		usable = true;
-		zkf_log(ZKF_LOG_INFO, "session alive host=%s timeout_ms=%d lease_ms=%" PRId64, host, zkf_zk_timeout_ms(),
-		        (deadline_ns - zkf_now_ns()) / ZKF_NS_PER_MS);
+		zkf_log(ZKF_LOG_INFO, "session alive host=%s timeout_ms=%d lease_ms=%" PRId64, host,
+		        zkf_zk_timeout_ms(), (deadline_ns - zkf_now_ns()) / ZKF_NS_PER_MS);
 		events.ready();
 	}
 }
@@ -445,11 +444,13 @@ static void connection_changed(void)
 			zkf_log(ZKF_LOG_WARN, "session save error=\"a keeper that follows can't resume it\"");
 		zkf_log(ZKF_LOG_INFO, "session connected host=%s timeout_ms=%d", host, timeout_ms);
 		if (timeout_ms != config->session_timeout_ms)
-			zkf_log(ZKF_LOG_WARN, "session timeout_ms=%d asked_ms=%" PRId64 " why=\"the servers' minSessionTimeout and "
+			zkf_log(ZKF_LOG_WARN,
+			        "session timeout_ms=%d asked_ms=%" PRId64 " why=\"the servers' minSessionTimeout and "
 			        "maxSessionTimeout, by default 2 and 20 ticks, allow no other\"",
 			        timeout_ms, (int64_t)config->session_timeout_ms);
 		if (zkf_lease_deadline_ns(0, zkf_zk_timeout_ms(), config->tick_time_ms) <= 0) {
-			zkf_log(ZKF_LOG_ERROR, "session timeout_ms=%d tick_time_ms=%d error=\"the server's session timeout leaves no lease; "
+			zkf_log(ZKF_LOG_ERROR,
+			        "session timeout_ms=%d tick_time_ms=%d error=\"the server's session timeout leaves no lease; "
 			        "set tick_time to the servers' tickTime, or raise their maxSessionTimeout\"",
 			        zkf_zk_timeout_ms(), config->tick_time_ms);
 			set_trouble("the server's session timeout leaves no lease");
@@ -487,8 +488,8 @@ static void session_open(void)
 		look_up_later(0);
 		return;
 	}
-	error = zkf_zk_open(addresses, config->session_timeout_ms, saved ? session.id : 0, saved ? session.password : NULL,
-	                    connection_changed);
+	error = zkf_zk_open(addresses, config->session_timeout_ms, saved ? session.id : 0,
+	                    saved ? session.password : NULL, connection_changed);
 	if (!error) {
 		state = OPEN;
 		open_since_ns = zkf_now_ns();
@@ -583,8 +584,8 @@ static void report_fire(struct zkf_timer *timer)
 
 	if (state != OPEN)
 		return;
-	zkf_log(ZKF_LOG_WARN, "session not-connected for_s=%" PRId64 " servers=%s why=\"%s\"", since_ms / 1000, addresses,
-	        zkf_session_trouble());
+	zkf_log(ZKF_LOG_WARN, "session not-connected for_s=%" PRId64 " servers=%s why=\"%s\"", since_ms / 1000,
+	        addresses, zkf_session_trouble());
 	zkf_timer_arm(timer, zkf_now_ns() + since_ms * ZKF_NS_PER_MS);
 }
 
@@ -620,7 +621,8 @@ void zkf_session_start(void)
 	session_open();
 	if (!adopting && zkf_publish_inherited_ns() > 0) {
 		/* There was a lease, and nothing says of which session: its end would come without a word. */
-		zkf_log(ZKF_LOG_ERROR, "session unknown error=\"what a former keeper has left is damaged: its session is lost\"");
+		zkf_log(ZKF_LOG_ERROR,
+		        "session unknown error=\"what a former keeper has left is damaged: its session is lost\"");
 		events.lost();
 		zkf_guard_doubted();
 	}

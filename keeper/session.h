@@ -19,7 +19,7 @@
 struct zkf_session_events {
 	void (*resumed)(void); /* a former keeper's session is alive: adopt its claims, then zkf_session_adopted */
 	void (*ready)(void);   /* a session is alive and its lease valid (again): go on */
-	void (*doubted)(void); /* the lease ran out without an answer: grant nothing; the session may yet turn out alive */
+	void (*doubted)(void); /* the lease ran out unanswered: grant nothing; the session may yet be alive */
 	void (*lost)(void);    /* the session has expired: every claim is void */
 };
 

@@ -33,8 +33,9 @@ static struct list {
 	int fd;
 	size_t added; /* since it was begun anew */
 	size_t kept;  /* with how many it was begun anew */
-	bool failed; /* a line could not be added since the list was begun anew */
-} files = {.name = "files", .fd = -1}, promises = {.name = "promises", .fd = -1}, refusals = {.name = "refused", .fd = -1};
+	bool failed;  /* a line could not be added since the list was begun anew */
+} files = {.name = "files", .fd = -1}, promises = {.name = "promises", .fd = -1},
+  refusals = {.name = "refused", .fd = -1};
 
 void zkf_state_init(int directory_fd)
 {
@@ -73,7 +74,8 @@ int zkf_state_session_save(const struct zkf_state_session *session)
 		return unlinkat(directory, "session", 0) ? -errno : 0;
 	bytes = snprintf(text, sizeof(text), "%016" PRIx64 " ", (uint64_t)session->id);
 	for (int i = 0; i < 16; i++)
-		bytes += snprintf(text + bytes, sizeof(text) - (size_t)bytes, "%02x", (unsigned char)session->password[i]);
+		bytes += snprintf(text + bytes, sizeof(text) - (size_t)bytes, "%02x",
+		                  (unsigned char)session->password[i]);
 	bytes += snprintf(text + bytes, sizeof(text) - (size_t)bytes, " %s\n", session->addresses);
 	return replace("session", text, (size_t)bytes);
 }
@@ -185,12 +187,12 @@ int zkf_state_files_each(void (*each)(const struct zkf_state_file *file))
 int zkf_state_promise_add(const struct zkf_state_promise *promise)
 {
 	char line[256];
-	int bytes = snprintf(line, sizeof(line),
-	                     "%u %" PRIu64 " %" PRIu64 " %d %" PRIu64 " %d %" PRIu64 " %d %u %d %" PRId64 " %" PRId64 "\n",
-	                     promise->kind, promise->dev,
-	                     promise->ino, promise->thread.pid, promise->thread.process_start, promise->thread.task,
-	                     promise->thread.thread_start, promise->fd, promise->mode,
-	                     promise->posix, promise->start, promise->end);
+	int bytes =
+		snprintf(line, sizeof(line),
+	                 "%u %" PRIu64 " %" PRIu64 " %d %" PRIu64 " %d %" PRIu64 " %d %u %d %" PRId64 " %" PRId64 "\n",
+	                 promise->kind, promise->dev, promise->ino, promise->thread.pid, promise->thread.process_start,
+	                 promise->thread.task, promise->thread.thread_start, promise->fd, promise->mode, promise->posix,
+	                 promise->start, promise->end);
 
 	return append(&promises, line, (size_t)bytes);
 }
@@ -209,12 +211,11 @@ int zkf_state_promises_each(void (*each)(const struct zkf_state_promise *promise
 
 		memset(&promise, 0, sizeof(promise));
 		if (lines.whole &&
-		    sscanf(line, "%u %" SCNu64 " %" SCNu64 " %d %" SCNu64 " %d %" SCNu64 " %d %u %d %" SCNd64
-		           " %" SCNd64,
-		           &promise.kind,
-		           &promise.dev, &promise.ino, &promise.thread.pid, &promise.thread.process_start,
-		           &promise.thread.task, &promise.thread.thread_start, &promise.fd, &mode, &posix,
-		           &promise.start, &promise.end) == 12) {
+		    sscanf(line,
+		           "%u %" SCNu64 " %" SCNu64 " %d %" SCNu64 " %d %" SCNu64 " %d %u %d %" SCNd64 " %" SCNd64,
+		           &promise.kind, &promise.dev, &promise.ino, &promise.thread.pid,
+		           &promise.thread.process_start, &promise.thread.task, &promise.thread.thread_start,
+		           &promise.fd, &mode, &posix, &promise.start, &promise.end) == 12) {
 			promise.mode = (uint8_t)mode;
 			promise.posix = posix;
 			each(&promise);
@@ -248,8 +249,7 @@ int zkf_state_refused_each(void (*each)(const struct zkf_state_refused *refused)
 		int posix;
 
 		if (!lines.whole ||
-		    sscanf(line,
-		           "%u %" SCNu64 " %" SCNu64 " %" SCNu64 " %d %d %" SCNu64 " %d %u %" SCNd64 " %" SCNd64,
+		    sscanf(line, "%u %" SCNu64 " %" SCNu64 " %" SCNu64 " %d %d %" SCNu64 " %d %u %" SCNd64 " %" SCNd64,
 		           &refused.kind, &refused.dev, &refused.ino, &refused.id, &posix, &refused.pid,
 		           &refused.process_start, &refused.number, &mode, &refused.start, &refused.end) != 11)
 			continue;

@@ -77,8 +77,8 @@ void zkf_state_promises_restart(void (*add_all)(void), bool now);
 struct zkf_state_refused {
 	uint64_t dev, ino;
 	uint32_t kind;
-	uint64_t id;    /* of the owner */
-	bool posix;     /* it is a process, pid; else its description was seen there */
+	uint64_t id; /* of the owner */
+	bool posix;  /* it is a process, pid; else its description was seen there */
 	int32_t pid;
 	uint64_t process_start;
 	int32_t number; /* of a descriptor */

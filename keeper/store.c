@@ -52,7 +52,7 @@ static int send_batch(const struct kept *first, size_t count)
 	                         .msg_iovlen = 1,
 	                         .msg_control = &control,
 	                         .msg_controllen = CMSG_SPACE(sizeof(int) * count)};
-	int fds[BATCH];
+	int fds[BATCH] = {0};
 
 	memset(&control, 0, sizeof(control));
 	for (size_t i = 0; i < count; i++) {

@@ -24,8 +24,9 @@ static void too_late(struct zkf_timer *timer)
 	struct zkf_token_ask *ask = (struct zkf_token_ask *)((char *)timer - offsetof(struct zkf_token_ask, timer));
 	struct zkf_reply reply = {.answer = ZKF_FAILED, .error = ENOLCK};
 
-	reply.text_bytes = (uint32_t)snprintf(reply.text, sizeof(reply.text), "%.150s",
-	                                      zkf_session_usable() ? "ZooKeeper does not answer" : zkf_session_trouble());
+	reply.text_bytes =
+		(uint32_t)snprintf(reply.text, sizeof(reply.text), "%.150s",
+	                           zkf_session_usable() ? "ZooKeeper does not answer" : zkf_session_trouble());
 	answer(ask, &reply);
 }
 

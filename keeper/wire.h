@@ -46,15 +46,17 @@ enum zkf_kind { ZKF_FLOCK = 0, ZKF_RECORD = 1 };
 enum zkf_mode { ZKF_NONE = 0, ZKF_SHARED = 1, ZKF_EXCLUSIVE = 2 };
 
 enum zkf_op {
-	ZKF_OP_LOCK = 1,   /* with one descriptor: may this host lock?  WAITING..., then COVERED, BUSY, UNMAPPED, LOCAL, FAILED */
+	ZKF_OP_LOCK =
+		1, /* one descriptor: may this host lock?  WAITING..., then COVERED, BUSY, UNMAPPED, LOCAL, FAILED */
 	ZKF_OP_UNLOCK = 2, /* no descriptor, no reply: (dev, ino, kind) was unlocked while a recall was pending */
 	ZKF_OP_GETLK = 3,  /* with one descriptor: who is in the way?  One reply: FREE, HELD, UNMAPPED, LOCAL, FAILED */
 	ZKF_OP_LIST = 4,   /* no descriptor: ROW..., then END or FAILED */
 	ZKF_OP_RELOAD = 5, /* no descriptor: ROW (a line for people)..., then END or FAILED: the old rules stay */
-	ZKF_OP_TOKEN = 6,  /* with one descriptor: a fencing token of its lock of this kind: TOKEN, FREE, UNMAPPED, FAILED */
+	ZKF_OP_TOKEN = 6,  /* one descriptor: a fencing token of its lock of this kind: TOKEN, FREE, UNMAPPED, FAILED */
 	/* For files whose kernel refuses locks (keeper/refused.h): */
-	ZKF_OP_REFUSED = 7, /* with the descriptor, in LOCK's conversation after COVERED: the keeper's lock then; replies as to LOCK */
-	ZKF_OP_DONE = 8,    /* no descriptor, no reply, after REFUSED's COVERED: the lock is the owner's; else hanging up undoes it */
+	ZKF_OP_REFUSED = 7, /* the descriptor, after LOCK's COVERED: the keeper's lock then; replies as to LOCK */
+	ZKF_OP_DONE =
+		8, /* no descriptor, no reply, after REFUSED's COVERED: it's the owner's; else hanging up undoes it */
 	ZKF_OP_RELEASE = 9, /* with one descriptor: its owner unlocks [start, end].  One reply: END, UNMAPPED, FAILED */
 	ZKF_OP_STATUS = 10, /* no descriptor: ROW ("key<TAB>value")..., then END */
 	ZKF_OP_BREAK = 11,  /* zkf_break_request, no descriptor: END or FAILED */
@@ -75,16 +77,16 @@ enum zkf_op {
 #define ZKF_HOLDINGS_MAX 64
 
 struct zkf_request {
-	uint32_t magic;  /* ZKF_WIRE_MAGIC */
-	uint8_t op;      /* enum zkf_op */
-	uint8_t kind;    /* enum zkf_kind */
-	uint8_t mode;    /* enum zkf_mode; LOCK and GETLK */
-	uint8_t flags;   /* ZKF_FLAG_* */
-	int32_t tid;     /* the calling thread; the process is what the kernel says of the peer */
-	int32_t fd;      /* LOCK and GETLK: the descriptor's number in the program; a hint where to look first */
-	int64_t start;   /* first byte, >= 0; flock: 0 */
-	int64_t end;     /* last byte, >= start; flock: ZKF_RANGE_MAX */
-	uint64_t dev;    /* UNLOCK only: st_dev, st_ino of the file */
+	uint32_t magic; /* ZKF_WIRE_MAGIC */
+	uint8_t op;     /* enum zkf_op */
+	uint8_t kind;   /* enum zkf_kind */
+	uint8_t mode;   /* enum zkf_mode; LOCK and GETLK */
+	uint8_t flags;  /* ZKF_FLAG_* */
+	int32_t tid;    /* the calling thread; the process is what the kernel says of the peer */
+	int32_t fd;     /* LOCK and GETLK: the descriptor's number in the program; a hint where to look first */
+	int64_t start;  /* first byte, >= 0; flock: 0 */
+	int64_t end;    /* last byte, >= start; flock: ZKF_RANGE_MAX */
+	uint64_t dev;   /* UNLOCK only: st_dev, st_ino of the file */
 	uint64_t ino;
 };
 
@@ -118,21 +120,22 @@ struct zkf_reply {
 	uint8_t mode;   /* HELD */
 	uint8_t keep;   /* BUSY: what the description holds is another thread's: no conversion may drop it */
 	uint8_t unused;
-	int32_t error;                /* FAILED: a positive errno */
-	int32_t pid;                  /* HELD */
-	int64_t start, end;           /* HELD */
-	uint64_t page_id;             /* COVERED: which page `slot` means; zkf_page_header.page_id */
-	uint64_t state;               /* COVERED: the slot's state word at the grant; TOKEN: the token */
-	uint32_t slot;                /* COVERED: index of the file's slot */
-	uint32_t text_bytes;          /* bytes of `text` in use, without a NUL */
-	char text[ZKF_TEXT_BYTES];    /* FAILED, WAITING: one line for people, no newline */
+	int32_t error;             /* FAILED: a positive errno */
+	int32_t pid;               /* HELD */
+	int64_t start, end;        /* HELD */
+	uint64_t page_id;          /* COVERED: which page `slot` means; zkf_page_header.page_id */
+	uint64_t state;            /* COVERED: the slot's state word at the grant; TOKEN: the token */
+	uint32_t slot;             /* COVERED: index of the file's slot */
+	uint32_t text_bytes;       /* bytes of `text` in use, without a NUL */
+	char text[ZKF_TEXT_BYTES]; /* FAILED, WAITING: one line for people, no newline */
 };
 
 /* A program of 32 bits and the keeper: fixed widths, and nothing that one aligns otherwise than the other. */
 _Static_assert(sizeof(struct zkf_request) == 48 && offsetof(struct zkf_request, start) == 16 &&
-               offsetof(struct zkf_request, ino) == 40, "the same for every word size");
+                       offsetof(struct zkf_request, ino) == 40,
+               "the same for every word size");
 _Static_assert(sizeof(struct zkf_reply) == 296 && offsetof(struct zkf_reply, start) == 16 &&
-               offsetof(struct zkf_reply, slot) == 48 && offsetof(struct zkf_reply, text) == 56,
+                       offsetof(struct zkf_reply, slot) == 48 && offsetof(struct zkf_reply, text) == 56,
                "the same for every word size");
 
 /*

@@ -57,7 +57,7 @@ struct watched {
 
 struct zkf_zk_ticket {
 	struct arrival arrival;
-	struct zkf_zk_watch *watch; /* NULL: nobody is interested any more */
+	struct zkf_zk_watch *watch;          /* NULL: nobody is interested any more */
 	struct zkf_zk_ticket *next, *before; /* list of all tickets */
 	struct watched *watched;
 	bool armed; /* the read that has armed it has succeeded */
@@ -181,7 +181,8 @@ static void introduction_answered(int rc, const void *context)
 static void introduce(zhandle_t *zh)
 {
 	if (credentials && !introduced)
-		introduced = zoo_add_auth(zh, "digest", credentials, (int)strlen(credentials), introduction_answered, NULL) == ZOK;
+		introduced = zoo_add_auth(zh, "digest", credentials, (int)strlen(credentials), introduction_answered,
+		                          NULL) == ZOK;
 	if (credentials && !introduced)
 		atomic_store(&refused_flag, true); /* nothing would be ours: another keeper shall try */
 }
@@ -452,8 +453,8 @@ static int op_submit(struct zkf_zk_op *op)
 	case VERB_CREATE:
 		/* The creator's: the server puts in who we said we are. */
 		return zoo_acreate(handle, op->path, op->payload, bytes,
-		                   credentials ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE, op->flags, complete_string,
-		                   op);
+		                   credentials ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE, op->flags,
+		                   complete_string, op);
 	case VERB_CHILDREN:
 		return zoo_awget_children(handle, op->path, watcher, op->ticket, complete_strings, op);
 	case VERB_GET:
@@ -764,8 +765,7 @@ int zkf_zk_init(void)
 	return zkf_loop_add(&event_source, EPOLLIN);
 }
 
-int zkf_zk_open(const char *servers, int timeout_ms, int64_t session_id, const char password[16],
-                void (*changed)(void))
+int zkf_zk_open(const char *servers, int timeout_ms, int64_t session_id, const char password[16], void (*changed)(void))
 {
 	clientid_t id = {.client_id = session_id};
 
@@ -807,7 +807,7 @@ void zkf_zk_close(bool end_session)
 			struct zkf_zk_op *op = list->first;
 
 			list_remove(list, op); /* NOLINT(clang-analyzer-unix.Malloc): the list forgets it here */
-			if (op->done) { /* whoever has not cancelled it learns that it is over */
+			if (op->done) {        /* whoever has not cancelled it learns that it is over */
 				op->rc = ZCLOSING;
 				op_report(op);
 			}

@@ -25,15 +25,15 @@ struct zkf_zk_result {
 	 * all else is repeated until it is known); -EIO anything else.
 	 */
 	int error;
-	const char *name;      /* create: last component of the path that was made */
-	const char *data;      /* get: NUL-terminated, data_bytes without the NUL */
+	const char *name; /* create: last component of the path that was made */
+	const char *data; /* get: NUL-terminated, data_bytes without the NUL */
 	int data_bytes;
-	int32_t version;       /* get, set */
-	int64_t czxid;         /* get */
-	int64_t mzxid;         /* get, set */
-	int64_t owner;         /* get: session of an ephemeral node, else 0 */
-	int64_t ctime_ms;      /* get: the server's clock, ms since 1970 */
-	int count;             /* children */
+	int32_t version;  /* get, set */
+	int64_t czxid;    /* get */
+	int64_t mzxid;    /* get, set */
+	int64_t owner;    /* get: session of an ephemeral node, else 0 */
+	int64_t ctime_ms; /* get: the server's clock, ms since 1970 */
+	int count;        /* children */
 	char *const *children;
 };
 
@@ -95,15 +95,15 @@ void zkf_zk_close(bool end_session);
 bool zkf_zk_connected(void);
 /* zkf_zk_trouble - what the last attempt to connect met, one phrase for people; "" when there was none, or it succeeded */
 void zkf_zk_trouble(char phrase[ZKF_ZK_TROUBLE_BYTES]);
-bool zkf_zk_expired(void);           /* a server said so; the handle is dead */
-int zkf_zk_timeout_ms(void);         /* negotiated, once connected */
-int64_t zkf_zk_session_id(void);     /* once connected */
-const char *zkf_zk_password(void);   /* 16 bytes */
+bool zkf_zk_expired(void);         /* a server said so; the handle is dead */
+int zkf_zk_timeout_ms(void);       /* negotiated, once connected */
+int64_t zkf_zk_session_id(void);   /* once connected */
+const char *zkf_zk_password(void); /* 16 bytes */
 /* zkf_zk_server - "address:port" of the server that it is connected to, "" for none */
 void zkf_zk_server(char address[64]);
 /* zkf_zk_watched_bytes - of what is watched, as a reconnect tells it to the server, which takes 1 MB at most */
 size_t zkf_zk_watched_bytes(void);
-uint64_t zkf_zk_operations(void);    /* sent since the start */
+uint64_t zkf_zk_operations(void); /* sent since the start */
 
 /*
  * The operations.  `done` is called once, on the loop, never from inside the call, unless cancelled.

@@ -16,8 +16,10 @@
 #include "parser.h"
 #include "text.h"
 
-const char *const zkf_setting_names[] = {"ensemble", "root", "session_timeout", "tick_time", "connect_timeout",
-                                         "keep",     "metrics_file", "credentials", "user_connections", "user_locks", NULL};
+const char *const zkf_setting_names[] = {
+	"ensemble", "root",         "session_timeout", "tick_time",        "connect_timeout",
+	"keep",     "metrics_file", "credentials",     "user_connections", "user_locks",
+	NULL};
 
 int zkf_refuse_line(struct zkf_parser *parser, const char *format, ...)
 {

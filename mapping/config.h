@@ -77,9 +77,10 @@ struct zkf_config {
 	int session_timeout_ms;
 	int tick_time_ms;
 	int connect_timeout_ms;
-	int64_t keep_ms; /* default of the rules that have no keep= */
+	int64_t keep_ms;               /* default of the rules that have no keep= */
 	struct zkf_slice metrics_file; /* of the keeper; empty: none */
-	struct zkf_slice credentials; /* absolute path; empty when not set.  For the keeper only: keeper/credentials.h */
+	struct zkf_slice
+		credentials; /* absolute path; empty when not set.  For the keeper only: keeper/credentials.h */
 	int user_connections, user_locks; /* at most so many for each user, see keeper/users.h */
 	struct zkf_place places[ZKF_SETTING_COUNT];
 	struct zkf_rule *rules; /* the caller's array */

@@ -29,7 +29,7 @@ struct zkf_patience zkf_patience_bounded(const struct zkf_settings *settings)
 {
 	int64_t ms = (int64_t)settings->config.connect_timeout_ms + ZKF_REPLY_GRACE_MS;
 
-	return (struct zkf_patience){ .deadline_ns = zkf_real_now_ns() + ms * NS_PER_MS };
+	return (struct zkf_patience){.deadline_ns = zkf_real_now_ns() + ms * NS_PER_MS};
 }
 
 int zkf_patience_pause(const struct zkf_patience *patience, int64_t ns)
@@ -44,7 +44,7 @@ int zkf_patience_pause(const struct zkf_patience *patience, int64_t ns)
 
 static int connect_to(int fd, const char *directory)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 	strcpy(stpcpy(address.sun_path, directory), "/socket");
 	return syscall(SYS_connect, fd, &address, sizeof(address)) ? -errno : 0;
@@ -175,8 +175,8 @@ static int send_request(int conversation, const struct zkf_request *request, int
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control;
-	struct iovec part = { .iov_base = (void *)(uintptr_t)request, .iov_len = sizeof(*request) };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	struct iovec part = {.iov_base = (void *)(uintptr_t)request, .iov_len = sizeof(*request)};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 	ssize_t sent;
 
 	memset(&control, 0, sizeof(control));
@@ -213,11 +213,11 @@ static int await_reply(int fd, const struct zkf_patience *patience)
 
 static int receive_reply(int fd, const struct zkf_patience *patience, struct zkf_reply *reply)
 {
-	struct iovec part = { .iov_base = reply, .iov_len = sizeof(*reply) };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	struct iovec part = {.iov_base = reply, .iov_len = sizeof(*reply)};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 	struct zkf_wait wait = {
 		.number = SYS_recvmsg,
-		.args = { fd, (long)&message, 0 },
+		.args = {fd, (long)&message, 0},
 		.conversation = fd,
 		.cancellable = patience->cancellable,
 	};

@@ -78,12 +78,11 @@ static int kernel_lock(const struct zkf_lock *lock, int conversation)
 
 static void log_reply(const struct zkf_lock *lock, const struct zkf_reply *reply)
 {
-	static const char *const answers[] = { "none", "covered", "busy", "unmapped", "local",
-		                               "failed", "free",  "held" };
+	static const char *const answers[] = {"none", "covered", "busy", "unmapped", "local", "failed", "free", "held"};
 	/* A true deadlock is the program's own matter, not an operator's. */
-	enum zkf_log_level level = reply->answer != ZKF_FAILED                            ? ZKF_LOG_DEBUG
-	                           : reply->error == EDEADLK || reply->text_bytes == 0 ? ZKF_LOG_INFO
-	                                                                               : ZKF_LOG_ERROR;
+	enum zkf_log_level level = reply->answer != ZKF_FAILED                       ? ZKF_LOG_DEBUG
+	                         : reply->error == EDEADLK || reply->text_bytes == 0 ? ZKF_LOG_INFO
+	                                                                             : ZKF_LOG_ERROR;
 	struct zkf_line line;
 
 	if (!zkf_log_begin(&line, level, "lock fd="))
@@ -187,8 +186,7 @@ static bool no_keeper(int error)
 
 /* A conversation up to its reply, or what zkf_conversation_open and _ask say. */
 static int converse(const struct zkf_lock *lock, enum zkf_op op, uint8_t more_flags,
-                    const struct zkf_patience *patience, struct zkf_conversation *conversation,
-                    struct zkf_reply *reply)
+                    const struct zkf_patience *patience, struct zkf_conversation *conversation, struct zkf_reply *reply)
 {
 	struct zkf_request request = make_request(lock, op, more_flags);
 	int result = zkf_conversation_open(conversation, lock->settings, patience);
@@ -369,8 +367,8 @@ static enum zkf_step take_covered(struct zkf_lock *lock, const struct zkf_conver
 	}
 	if (!page)
 		return ZKF_STEP_ASK;
-	zkf_holdings_read(&lock->before, lock->fd, lock->dev, lock->ino, lock->kind, lock->flags & ZKF_FLAG_OFD, lock->start,
-	                  lock->end);
+	zkf_holdings_read(&lock->before, lock->fd, lock->dev, lock->ino, lock->kind, lock->flags & ZKF_FLAG_OFD,
+	                  lock->start, lock->end);
 	*result = kernel_lock(lock, conversation->fd);
 	if (zkf_real_refuses(*result))
 		return take_refused(lock, conversation, page, result);
@@ -506,7 +504,7 @@ static enum zkf_step confirm_once(struct zkf_lock *lock, struct zkf_patience *pa
 static enum zkf_step confirm(struct zkf_lock *lock, int *result)
 {
 	const struct zkf_patience bounded = zkf_patience_bounded(lock->settings);
-	struct zkf_patience patience = lock->patience.deadline_ns ? bounded : (struct zkf_patience){ 0 };
+	struct zkf_patience patience = lock->patience.deadline_ns ? bounded : (struct zkf_patience){0};
 	enum zkf_step step;
 
 	for (;;) {

@@ -32,9 +32,9 @@ struct zkf_lock {
 	int fd;
 	enum zkf_kind kind;
 	enum zkf_mode mode;
-	uint8_t flags;         /* ZKF_FLAG_NONBLOCK, ZKF_FLAG_OFD */
-	int64_t start, end;    /* flock: 0, ZKF_RANGE_MAX */
-	int command;           /* flock: the program's operation; record: F_SETLK64, F_SETLKW64, F_OFD_SETLK(W) */
+	uint8_t flags;      /* ZKF_FLAG_NONBLOCK, ZKF_FLAG_OFD */
+	int64_t start, end; /* flock: 0, ZKF_RANGE_MAX */
+	int command;        /* flock: the program's operation; record: F_SETLK64, F_SETLKW64, F_OFD_SETLK(W) */
 	uint64_t dev, ino;
 	const struct zkf_settings *settings;
 	struct zkf_patience patience;

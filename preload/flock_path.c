@@ -49,8 +49,8 @@ static enum zkf_fast flock_fast(int fd, int op, enum zkf_mode mode, const struct
 	return zkf_page_unchanged(&sight) && zkf_page_leased(sight.page) ? ZKF_FAST_DONE : ZKF_FAST_HELD;
 }
 
-static int flock_slow(int fd, int op, enum zkf_mode mode, const struct stat64 *st,
-                      const struct zkf_settings *settings, bool held)
+static int flock_slow(int fd, int op, enum zkf_mode mode, const struct stat64 *st, const struct zkf_settings *settings,
+                      bool held)
 {
 	struct zkf_lock lock = {
 		.fd = fd,

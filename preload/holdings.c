@@ -193,7 +193,9 @@ void zkf_holdings_read(struct zkf_holdings *holdings, int fd, uint64_t dev, uint
                        int64_t start, int64_t end)
 {
 	struct wanted wanted = {
-		.type = kind == ZKF_FLOCK ? "FLOCK" : ofd ? "OFDLCK" : "POSIX",
+		.type = kind == ZKF_FLOCK ? "FLOCK"
+	              : ofd               ? "OFDLCK"
+	                                  : "POSIX",
 		.start = start,
 		.end = end,
 	};

@@ -24,7 +24,7 @@ struct zkf_holdings {
 	struct zkf_holding {
 		int64_t start, end; /* inclusive */
 		uint8_t mode;       /* enum zkf_mode */
-	} items[ZKF_HOLDINGS_MAX]; /* disjoint; in no order until zkf_holdings_restore */
+	} items[ZKF_HOLDINGS_MAX];  /* disjoint; in no order until zkf_holdings_restore */
 };
 
 /*

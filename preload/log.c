@@ -21,7 +21,7 @@
 
 #include "real.h"
 
-static const char *const level_names[] = { "none", "error", "warn", "info", "debug" };
+static const char *const level_names[] = {"none", "error", "warn", "info", "debug"};
 
 /* Level + 1; 0 until somebody has looked. */
 static atomic_int level_wanted;
@@ -129,7 +129,7 @@ void zkf_log_end(struct zkf_line *line)
 	const size_t set_bytes = 8;
 	const uint64_t pipe_only = (uint64_t)1 << (SIGPIPE - 1);
 	uint64_t before = 0, pending = 0;
-	struct timespec at_once = { 0 };
+	struct timespec at_once = {0};
 
 	if (line->cut) {
 		memcpy(line->text + line->len, "...", 3);

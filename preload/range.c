@@ -27,11 +27,11 @@ void zkf_record_load(struct zkf_record *record, const void *arg, bool wide)
 	if (wide) {
 		const struct flock64 *from = arg;
 
-		*record = (struct zkf_record){ from->l_type, from->l_whence, from->l_start, from->l_len, from->l_pid };
+		*record = (struct zkf_record){from->l_type, from->l_whence, from->l_start, from->l_len, from->l_pid};
 	} else {
 		const struct flock *from = arg;
 
-		*record = (struct zkf_record){ from->l_type, from->l_whence, from->l_start, from->l_len, from->l_pid };
+		*record = (struct zkf_record){from->l_type, from->l_whence, from->l_start, from->l_len, from->l_pid};
 	}
 }
 

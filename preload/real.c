@@ -47,7 +47,8 @@ extern int __fcntl(int fd, int cmd, ...);
 static int __fcntl(int fd, int cmd, void *arg)
 {
 	struct f_owner_ex owner;
-	struct zkf_wait wait = { .number = ZKF_SYS_FCNTL, .args = { fd, cmd, (long)arg }, .conversation = -1, .cancellable = true };
+	struct zkf_wait wait = {
+		.number = ZKF_SYS_FCNTL, .args = {fd, cmd, (long)arg}, .conversation = -1, .cancellable = true};
 	long result;
 
 	if (cmd == F_SETFL)
@@ -128,7 +129,7 @@ int zkf_real_record_lock(int fd, int cmd, const struct flock64 *range, int conve
 {
 	struct zkf_wait wait = {
 		.number = ZKF_SYS_FCNTL,
-		.args = { fd, cmd, (long)range },
+		.args = {fd, cmd, (long)range},
 		.conversation = conversation,
 		.cancellable = cancellable,
 	};
@@ -138,7 +139,7 @@ int zkf_real_record_lock(int fd, int cmd, const struct flock64 *range, int conve
 
 int zkf_real_raise(int fd)
 {
-	static const int floors[] = { ZKF_DESCRIPTOR_MIN, 128, 32, 3 };
+	static const int floors[] = {ZKF_DESCRIPTOR_MIN, 128, 32, 3};
 	size_t i;
 
 	for (i = 0; i < sizeof(floors) / sizeof(floors[0]); i++) {
@@ -193,15 +194,15 @@ ssize_t zkf_real_write(int fd, const void *buffer, size_t bytes)
 
 int zkf_real_poll_in(int fd, int64_t timeout_ns)
 {
-	struct pollfd entry = { .fd = fd, .events = POLLIN };
-	struct timespec timeout = { .tv_sec = timeout_ns / NS_PER_S, .tv_nsec = timeout_ns % NS_PER_S };
+	struct pollfd entry = {.fd = fd, .events = POLLIN};
+	struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_nsec = timeout_ns % NS_PER_S};
 
 	return (int)negative_errno(syscall(SYS_ppoll, &entry, 1, &timeout, NULL, 0));
 }
 
 int zkf_real_pause(int64_t ns)
 {
-	struct itimerspec when = { .it_value = { .tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S } };
+	struct itimerspec when = {.it_value = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S}};
 	uint64_t expirations;
 	ssize_t result;
 	int fd = (int)negative_errno(syscall(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC));

@@ -30,12 +30,12 @@
 struct zkf_call {
 	int fd, cmd;
 	void *arg;
-	const void *frame;  /* of the function that has this structure */
-	bool wide;          /* arg is a struct flock64 */
+	const void *frame; /* of the function that has this structure */
+	bool wide;         /* arg is a struct flock64 */
 	bool get, wait, ofd;
-	bool loaded;              /* arg could be read: */
-	struct zkf_record record; /* what it says */
-	int64_t start, end;       /* what that means, once check_lock has passed it */
+	bool loaded;                /* arg could be read: */
+	struct zkf_record record;   /* what it says */
+	int64_t start, end;         /* what that means, once check_lock has passed it */
 	struct zkf_holdings before; /* by the page: what the owner held of that */
 	struct stat64 st;
 	enum zkf_verdict verdict;
@@ -182,12 +182,14 @@ static bool on_the_stack(const struct zkf_call *call, const void *frame)
 	const uintptr_t smallest_page_bytes = 4096;
 	uintptr_t first = (uintptr_t)call->arg, last = first + zkf_record_bytes(call->wide) - 1;
 
-	return first >= (uintptr_t)frame && last > first && last / smallest_page_bytes == (uintptr_t)frame / smallest_page_bytes;
+	return first >= (uintptr_t)frame && last > first &&
+	       last / smallest_page_bytes == (uintptr_t)frame / smallest_page_bytes;
 }
 
 static bool loaded(struct zkf_call *call)
 {
-	if (!call->loaded && (on_the_stack(call, call->frame) || zkf_real_readable(call->arg, zkf_record_bytes(call->wide)))) {
+	if (!call->loaded &&
+	    (on_the_stack(call, call->frame) || zkf_real_readable(call->arg, zkf_record_bytes(call->wide)))) {
 		zkf_record_load(&call->record, call->arg, call->wide);
 		call->loaded = true;
 	}
@@ -247,8 +249,8 @@ static enum zkf_fast by_page(struct zkf_call *call, int *result)
 /* An unlock is the kernel's, whatever file it is; the page knows whether somebody wants to hear of it. */
 static bool plain_unlock(struct zkf_call *call)
 {
-	return !call->get && zkf_page_current() && zkf_settings_loaded() && on_the_stack(call, call->frame) && loaded(call) &&
-	       call->record.type == F_UNLCK;
+	return !call->get && zkf_page_current() && zkf_settings_loaded() && on_the_stack(call, call->frame) &&
+	       loaded(call) && call->record.type == F_UNLCK;
 }
 
 static int store_holder(const struct zkf_call *call, const struct zkf_reply *reply)
@@ -382,7 +384,7 @@ int zkf_record_fcntl(int fd, int cmd, void *arg, bool wide)
 /* lockf(3) is fcntl on the range from the file offset on; F_TEST asks for a read lock, as glibc does. */
 int zkf_record_lockf(int fd, int op, int64_t len)
 {
-	struct flock64 range = { .l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len };
+	struct flock64 range = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len};
 	int result;
 
 	switch (op) {

@@ -89,7 +89,7 @@ static void copy_absolute(char *out, size_t capacity, const char *file)
 /* look_in - map the page of one of the runtime directories; where none is leased, of a keeper that has no session */
 static void look_in(const struct zkf_runtime *runtime)
 {
-	static const enum zkf_page_want wants[] = { ZKF_PAGE_LEASED, ZKF_PAGE_FOUND };
+	static const enum zkf_page_want wants[] = {ZKF_PAGE_LEASED, ZKF_PAGE_FOUND};
 	int want, i;
 
 	for (want = 0; want < 2; want++)

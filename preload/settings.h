@@ -30,16 +30,16 @@
 #define ZKF_DIRECTORY_BYTES (sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/socket") + 1)
 
 struct zkf_settings {
-	int error;                     /* 0; -EINVAL: the text is broken, see `problem`; config is void then */
-	bool stale;                    /* the files could not be read again: the rules may lack a cluster lock */
-	_Atomic uint32_t generation;   /* the page's config_generation at which the files were last seen to be these */
+	int error;                   /* 0; -EINVAL: the text is broken, see `problem`; config is void then */
+	bool stale;                  /* the files could not be read again: the rules may lack a cluster lock */
+	_Atomic uint32_t generation; /* the page's config_generation at which the files were last seen to be these */
 	struct zkf_config config;
 	struct zkf_config_error problem;
-	struct zkf_files *files;       /* what the rules point into; lives as long */
-	struct zkf_files *doubt;       /* stale: broken files that were found instead, or NULL: none could be read */
-	bool borrowed;                 /* files is another object's */
+	struct zkf_files *files; /* what the rules point into; lives as long */
+	struct zkf_files *doubt; /* stale: broken files that were found instead, or NULL: none could be read */
+	bool borrowed;           /* files is another object's */
 	size_t map_bytes;
-	uint64_t root_dev, root_ino;   /* of "/" when the process began: 0, 0 if it could not be found out */
+	uint64_t root_dev, root_ino; /* of "/" when the process began: 0, 0 if it could not be found out */
 	/* The environment at the time of loading: a program that clears its environment keeps its keeper. */
 	char file[PATH_MAX];
 	char runtime_dir[PATH_MAX];     /* ZKFLOCK_RUNTIME_DIR, or "" */

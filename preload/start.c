@@ -202,7 +202,7 @@ static int arrange_descriptors(const struct zkf_start *start)
 /* A handler would run in the program's memory, and an ignored signal would stay ignored in the keeper. */
 static void reset_signals(void)
 {
-	struct sigaction action = { .sa_handler = SIG_DFL };
+	struct sigaction action = {.sa_handler = SIG_DFL};
 	const uint64_t none = 0;
 	int signal;
 
@@ -214,7 +214,7 @@ static void reset_signals(void)
 static int run_grandchild(void *arg)
 {
 	char name[] = "zkflockd", on_demand[] = "--on-demand", ready[] = "--ready-fd=3";
-	char *const argv[] = { name, on_demand, ready, NULL };
+	char *const argv[] = {name, on_demand, ready, NULL};
 	struct zkf_start *start = arg;
 
 	start->error = arrange_descriptors(start);

@@ -267,7 +267,7 @@ test_a_claim_that_is_taken_away() {
 	cluster || { skip 'no claims natively' && return; }
 	local path=/zkflock/locks/s%2Fbroken.lock
 	hold alpha broken.lock || return
-	zkcat delete "$path/$(zkcat ls $path | head -n 1)" >/dev/null
+	zkcat delete "$path/$(zkcat ls "$path" | head -n 1)" >/dev/null
 	assertTrue 'the holder is killed' "wait_until 5 gone $holder"
 	assertEquals 'free for beta' granted "$(wait_for beta broken.lock 5)"
 }
@@ -393,7 +393,7 @@ test_a_file_system_that_refuses() {
 		end "$holder"
 		assertEquals "$kind, when it has ended" granted "$(wait_for two held.lock 5 -k "$kind")"
 	done
-	for kind in a b c; do signal KILL "$(actor_of $kind)"; done
+	for kind in a b c; do signal KILL "$(actor_of "$kind")"; done
 	keeper_stop one
 	keeper_stop two
 	unfuse
@@ -405,7 +405,7 @@ test_counting() {
 	local host i sum=0 lines pids=() outs=()
 	for host in alpha beta; do
 		for i in 1 2 3; do
-			spawn $host "$PROBES/contend" -s 20 count.lock "$T/count.state" 25
+			spawn "$host" "$PROBES/contend" -s 20 count.lock "$T/count.state" 25
 			pids+=("$spawned") outs+=("$spawned_out")
 		done
 	done
@@ -414,7 +414,7 @@ test_counting() {
 	assertEquals 'all six have ended' 6 "$(grep -c counted <<<"$lines")"
 	assertEquals 'nobody met anybody' 6 "$(grep -c 'violations 0' <<<"$lines")"
 	for i in $(awk '{ print $2 }' <<<"$lines"); do sum=$((sum + i)); done
-	assertEquals 'nothing is lost' $sum "$(counter_of "$T/count.state")"
+	assertEquals 'nothing is lost' "$sum" "$(counter_of "$T/count.state")"
 }
 
 . /usr/bin/shunit2

@@ -1,3 +1,4 @@
+#!/bin/bash
 # tests/80_scale_test.sh - many hosts, many locks, many processes: the shape of the cost, by the server's own counters
 #
 # Hosts here are real keepers.  Counts are asserted, not times: what one hand-over, one reader more, one lock more costs must
@@ -80,8 +81,8 @@ test_a_hand_over_costs_the_same_however_many_wait() {
 # Two samples of the reads are alike.
 reads_settle() {
 	zk_counts
-	local before=$READS nothing
-	read -r -t 0.1 nothing <>"$T/nap"
+	local before=$READS
+	read -r -t 0.1 _ <>"$T/nap"
 	zk_counts
 	[ "$READS" = "$before" ]
 }

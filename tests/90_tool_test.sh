@@ -1,8 +1,9 @@
+#!/bin/bash
 # tests/90_tool_test.sh - zkflock(1): status, list, who, break, doctor, lock; the metrics file
 #
 # What it prints is read by scripts: formats are pinned here.  The hosts alpha and beta share one server.
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck disable=SC2317
 # shellcheck source=tests/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$TESTS/lib_loss.sh"
@@ -197,7 +198,7 @@ test_json_of_any_path() {
 	local name=$'o"d\\d\n\t%41\377\303\244' out
 	hold alpha "$name" || fail 'alpha got no lock'
 	out=$(tool alpha list -J)
-	assertEquals True "$(T=$T json \
+	assertEquals True "$(json \
 		"[l for l in d['locks'] if bytes.fromhex(l.get('path_bytes', '')) == b'$T/alpha/s/' + b'o\"d\\\\d\\n\\t%41\\xff\\xc3\\xa4' and
 		l['path'].endswith('%41\\ufffd\\u00e4') and l['pid'] == $holder and l['end'] is None and l['m'] is False] != []" <<<"$out")"
 	assertEquals 'all columns' 'age_ms blocker command end host lock lock_bytes m mode path path_bytes pid size start state type' \

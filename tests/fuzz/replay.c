@@ -122,12 +122,14 @@ int main(int argc, char **argv)
 	count = atol(argv[1]);
 	srandom((unsigned)atol(argv[2]));
 	directory = opendir(argv[3]);
-	while (directory && seed_count < SEEDS_MAX && (entry = readdir(directory)) != NULL)
+	if (!directory)
+		return 2;
+	while (seed_count < SEEDS_MAX && (entry = readdir(directory)) != NULL)
 		if (entry->d_name[0] != '.')
 			read_seed(argv[3], entry->d_name);
+	closedir(directory);
 	if (!seed_count)
 		return 2;
-	closedir(directory);
 	signal(SIGABRT, crashed);
 	signal(SIGSEGV, crashed);
 	for (int i = 0; i < seed_count; i++) {

@@ -319,8 +319,8 @@ static void run_again(int times)
 /* Lock calls, in whatever frame; false when the command is none. */
 static bool run_call(char **word)
 {
-	static const char *const frames[] = {"signal", "vfork", "child", "thread", "cancel", "again",
-	                                     "t1", "t2", "t3", "t4"};
+	static const char *const frames[] = {"signal", "vfork", "child", "thread", "cancel",
+	                                     "again",  "t1",    "t2",    "t3",     "t4"};
 	const char *frame = "";
 	int times = 0;
 

@@ -238,7 +238,10 @@ static void be_refused_out_of_order(void)
 
 			request.op = chosen[i];
 			send_with(connection, &request, sizeof(request), with == 1 && !first ? fds + 1 : fds,
-			          first || with == 0 || with == 1 ? 1 : with == 2 ? 0 : 2, MSG_DONTWAIT);
+			          first || with == 0 || with == 1 ? 1
+			          : with == 2                     ? 0
+			                                          : 2,
+			          MSG_DONTWAIT);
 			if (chosen[i] == ZKF_OP_DONE)
 				break; /* has no reply */
 			if (order % 3 && receive(connection, 2000) == ZKF_COVERED && !first &&

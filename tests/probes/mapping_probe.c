@@ -79,10 +79,11 @@ static void print(const struct zkf_config *config)
 	if (config->metrics_file.len)
 		printf("metrics_file=%.*s\n", (int)config->metrics_file.len, config->metrics_file.ptr);
 	for (i = 0; i < config->rule_count; i++)
-		printf("%d %.*s %.*s%s%s %s %s %lld\n", rules[i].place.line, (int)rules[i].prefix.len, rules[i].prefix.ptr,
-		       (int)rules[i].name.len, rules[i].name.ptr, rules[i].excluded ? " excluded" : "",
-		       rules[i].group ? " group" : "", zkf_on_loss_names[rules[i].on_loss],
-		       zkf_unavailable_names[rules[i].unavailable], (long long)rules[i].keep_ms);
+		printf("%d %.*s %.*s%s%s %s %s %lld\n", rules[i].place.line, (int)rules[i].prefix.len,
+		       rules[i].prefix.ptr, (int)rules[i].name.len, rules[i].name.ptr,
+		       rules[i].excluded ? " excluded" : "", rules[i].group ? " group" : "",
+		       zkf_on_loss_names[rules[i].on_loss], zkf_unavailable_names[rules[i].unavailable],
+		       (long long)rules[i].keep_ms);
 }
 
 /* insane - what is wrong with a result, whatever the text was; NULL: nothing */
