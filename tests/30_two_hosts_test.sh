@@ -54,7 +54,7 @@ test_subshell_idiom() {
 # The third idiom; case F04: the pid is written into the locked file by the same descriptor.
 test_exec_idiom() {
 	gate exec
-	spawn alpha sh -c 'exec 9>exec.lock; flock -n 9 || exit 1; echo $$ 1>&9; read _ <"$1/exec"; flock -u 9; read _ <"$1/exec"' sh "$T"
+	spawn alpha sh -c 'exec 9>exec.lock; flock -n 9 || exit 1; echo $$ 1>&9; read _ <>"$1/exec"; flock -u 9; read _ <>"$1/exec"' sh "$T"
 	assertTrue 'alpha holds' 'becomes busy 5 beta exec.lock'
 	assertEquals 'pid in the file' "$spawned" "$(cat "$T/alpha/s/exec.lock")"
 	on beta bash -c 'exec 200>exec-b.lock; exec 200>exec.lock; flock -n 200 || exit 7'

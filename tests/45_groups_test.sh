@@ -248,7 +248,7 @@ test_the_owner_is_served_while_another_host_waits() {
 	expect a 'close 2' ok
 	expect_answer c ok 3
 	expect c 'flock 3 un' ok
-	spawn alpha sh -c '( flock -s 9; read _ <"$1/recalled"; flock -s 8; flock -sn 7 && echo in; read _ <"$1/recalled" ) 9>gk/a 8>gk/b 7>gk/c' sh "$T"
+	spawn alpha sh -c '( flock -s 9; read _ <>"$1/recalled"; flock -s 8; flock -sn 7 && echo in; read _ <>"$1/recalled" ) 9>gk/a 8>gk/b 7>gk/c' sh "$T"
 	assertTrue 'the subshell reads' 'wait_until 5 reads k'
 	tell c 'flock 3 ex'
 	all_wait c
@@ -331,7 +331,7 @@ test_a_child_of_a_living_owner_waits() {
 # The taker of 9 is gone when the taker of 8 asks; the description is the shell's.
 test_the_subshell_idiom_nests() {
 	gate nested
-	spawn alpha sh -c '( flock 9; flock 8; flock -s 7; echo in; read _ <"$1/nested"; flock -u 8; echo out; read _ <"$1/nested" ) \
+	spawn alpha sh -c '( flock 9; flock 8; flock -s 7; echo in; read _ <>"$1/nested"; flock -u 8; echo out; read _ <>"$1/nested" ) \
 		9>gn/a 8>gn/b 7>gn/c' sh "$T"
 	assertTrue 'it does not wait for itself' 'wait_until 10 contains "$spawned_out" in'
 	taken n

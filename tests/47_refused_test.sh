@@ -80,7 +80,7 @@ test_a_signal_ends_a_wait_and_takes_nothing() {
 # The process that locks is gone at once; the lock lives on in the shell's descriptor.
 test_the_taker_is_gone() {
 	gate job
-	spawn alpha bash -c '( flock -n 9 || exit 1; echo locked; read _ <"$1/job" ) 9>job.lock; echo done; read _ <"$1/job"' sh "$T"
+	spawn alpha bash -c '( flock -n 9 || exit 1; echo locked; read _ <>"$1/job" ) 9>job.lock; echo done; read _ <>"$1/job"' sh "$T"
 	wait_until 10 contains "$spawned_out" locked
 	assertEquals 'alpha, while the job runs' busy "$(try alpha job.lock)"
 	assertEquals 'beta, while the job runs' busy "$(try beta job.lock)"
@@ -307,7 +307,7 @@ test_a_killed_keeper_knows_the_holders_again() {
 	gate again
 	actors again.lock a=alpha c=beta d=alpha
 	REFUSE='' actors again.lock b=alpha # what it starts when it finds no keeper must be able to lock
-	spawn alpha bash -c '( flock -n 9 || exit 1; echo locked; read _ <"$1/again" ) 9>again2.lock; echo done; read _ <"$1/again"' \
+	spawn alpha bash -c '( flock -n 9 || exit 1; echo locked; read _ <>"$1/again" ) 9>again2.lock; echo done; read _ <>"$1/again"' \
 		sh "$T"
 	wait_until 10 contains "$spawned_out" locked
 	expect a 'flock 0 ex' ok
