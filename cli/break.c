@@ -19,11 +19,13 @@
 #include "table.h"
 
 static const char usage[] =
-	"usage: zkflock break [-y] [-r REASON] [--] LOCK\n"
+	"usage: zkflock break [-fy] [-r REASON] [--] LOCK\n"
 	"\n"
-	"Takes LOCK (a name as `zkflock list` prints it) away from every host that has it.  A holder's host finds out at once and\n"
-	"applies on_loss: by default the holder is killed.  The next in the queue gets the lock, perhaps a moment before that; so\n"
-	"be sure that the holder is gone or harmless.  Both are said first, and asked for on a terminal.\n"
+	"Takes LOCK (a name as `zkflock list` prints it) away from every host that has it.  A holder's host is told: it applies\n"
+	"on_loss (by default the holder is killed), and when nothing of the lock is in use there, the next in the queue has it.\n"
+	"Whom it hits is said first, and asked for on a terminal.\n"
+	"  -f, --force          don't wait for the holder's host, which may hang: the next in the queue has the lock at once,\n"
+	"                       though the holder may run on.  Be sure that it is gone or harmless\n"
 	"  -y, --yes            don't ask\n"
 	"  -r, --reason REASON  why, for the keeper's log\n"
 	"\n"
@@ -69,7 +71,12 @@ static int nothing(void *context, char *text, size_t len)
 	return 0;
 }
 
-static int break_claim(const struct cli_row *row, const char *reason)
+struct break_options {
+	bool yes, force;
+	const char *reason;
+};
+
+static int break_claim(const struct cli_row *row, const struct break_options *options)
 {
 	struct zkf_break_request request = {.head = {.magic = ZKF_WIRE_MAGIC, .op = ZKF_OP_BREAK}};
 	int fd, result;
@@ -81,7 +88,8 @@ static int break_claim(const struct cli_row *row, const char *reason)
 		return -ENAMETOOLONG;
 	strcpy(request.znode, row->znode);
 	strcpy(request.claim, row->claim);
-	snprintf(request.reason, sizeof(request.reason), "%s", reason);
+	request.head.flags = options->force ? ZKF_FLAG_FORCE : 0;
+	snprintf(request.reason, sizeof(request.reason), "%s", options->reason);
 	fd = cli_keeper_connect();
 	if (fd < 0)
 		return fd;
@@ -93,7 +101,7 @@ static int break_claim(const struct cli_row *row, const char *reason)
 }
 
 /* break_all - each claim once, though several of its processes may be shown.  The exit code. */
-static int break_all(const struct cli_table *table, const char *reason)
+static int break_all(const struct cli_table *table, const struct break_options *options)
 {
 	int result = 0;
 	size_t i, k;
@@ -107,7 +115,7 @@ static int break_all(const struct cli_table *table, const char *reason)
 			       strcmp(table->rows[k].type, row->type) == 0;
 		if (done)
 			continue;
-		if (break_claim(row, reason) < 0)
+		if (break_claim(row, options) < 0)
 			result = EXIT_FAILED;
 		else
 			printf("broken: %s, host %s\n", row->type, row->host);
@@ -115,19 +123,23 @@ static int break_all(const struct cli_table *table, const char *reason)
 	return result;
 }
 
-static int parse(int argc, char **argv, bool *yes, const char **reason)
+static int parse(int argc, char **argv, struct break_options *options)
 {
-	static const struct option names[] = {
-		{"yes", no_argument, NULL, 'y'}, {"reason", required_argument, NULL, 'r'}, {NULL, 0, NULL, 0}};
+	static const struct option names[] = {{"force", no_argument, NULL, 'f'},
+	                                      {"yes", no_argument, NULL, 'y'},
+	                                      {"reason", required_argument, NULL, 'r'},
+	                                      {NULL, 0, NULL, 0}};
 	int option;
 
 	opterr = 0;
 	optind = 1;
-	while ((option = getopt_long(argc, argv, "+:yr:", names, NULL)) != -1) {
-		if (option == 'y') {
-			*yes = true;
+	while ((option = getopt_long(argc, argv, "+:fyr:", names, NULL)) != -1) {
+		if (option == 'f') {
+			options->force = true;
+		} else if (option == 'y') {
+			options->yes = true;
 		} else if (option == 'r') {
-			*reason = optarg;
+			options->reason = optarg;
 		} else {
 			cli_warn("break: %s %s; see zkflock break --help",
 			         option == ':' ? "no value for option" : "unknown option", argv[optind - 1]);
@@ -144,13 +156,12 @@ static int break_main(int argc, char **argv)
 {
 	struct cli_layout layout = {.headings = true};
 	struct cli_table table = {0};
-	const char *reason = "none given";
-	bool yes = false;
+	struct break_options options = {.reason = "none given"};
 	int result;
 
-	if (parse(argc, argv, &yes, &reason) < 0)
+	if (parse(argc, argv, &options) < 0)
 		return EXIT_USAGE;
-	if (!yes && !isatty(STDIN_FILENO)) {
+	if (!options.yes && !isatty(STDIN_FILENO)) {
 		cli_warn("break: nobody to ask: standard input is no terminal; allowed is --yes");
 		return EXIT_USAGE;
 	}
@@ -165,8 +176,8 @@ static int break_main(int argc, char **argv)
 	}
 	cli_layout_default(&layout);
 	cli_table_print(&table, &layout);
-	if (yes || asked(argv[optind]))
-		result = break_all(&table, reason);
+	if (options.yes || asked(argv[optind]))
+		result = break_all(&table, &options);
 	else
 		result = EXIT_FAILED;
 	cli_table_free(&table);

@@ -535,7 +535,7 @@ static void write_start(struct zkf_claim *claim)
 	/* A look in its overtaking part writes itself, by the version that it has read. */
 	if (claim->write_op || !write_needed(claim) || claim->state == ZKF_CLAIM_CREATING ||
 	    claim->state == ZKF_CLAIM_OVERTAKING || claim->state == ZKF_CLAIM_DELETING ||
-	    claim->state == ZKF_CLAIM_GONE)
+	    claim->state == ZKF_CLAIM_GONE || claim->state == ZKF_CLAIM_BROKEN)
 		return;
 	text = zkf_claim_text(claim);
 	if (text && !zkf_ranges_copy(&claim->written, &claim->ranges)) {

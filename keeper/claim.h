@@ -19,6 +19,8 @@
  *
  *   REFUSED: non-blocking, and the one in the way has said that it is in use.
  *   GONE:    the node is not in the queue any more although we did not delete it: a loss.
+ *   BROKEN:  was granted; an operator has taken it away (break.h).  A loss as well, but the node stays until on_loss has
+ *            done its work, so that nobody else is let in before.
  *   zkf_claim_delete leads from every state to DELETING, and the end when the server has said so.
  */
 #ifndef ZKF_CLAIM_H
@@ -34,6 +36,7 @@ enum zkf_claim_state {
 	ZKF_CLAIM_GRANTED,
 	ZKF_CLAIM_REFUSED,
 	ZKF_CLAIM_GONE,
+	ZKF_CLAIM_BROKEN,
 	ZKF_CLAIM_DELETING,
 };
 

@@ -17,6 +17,7 @@
 #include "lease.h"
 #include "log.h"
 #include "look.h"
+#include "mailbox.h"
 #include "session.h"
 
 /* A longer cycle is not found; the waits that it consists of stay waits. */
@@ -25,7 +26,6 @@
 #define HOLDERS_MAX 64
 #define HOSTS_MAX 64
 /* A pinned call that has not come back for this long is waiting in the kernel. */
-#define LETTERS_MAX 128
 #define IN_KERNEL_NS (100 * ZKF_NS_PER_MS)
 /* A wait is not looked for more often than this, however many probes pass by. */
 #define PROBE_EVERY_NS (100 * ZKF_NS_PER_MS)
@@ -47,13 +47,6 @@ struct probe {
 /* The loop's. */
 static uint64_t last_number;
 static uint64_t probe_round; /* of one walk: it passes each wait once, or it would take every path there is */
-static int letters;          /* sent, and not yet answered by the server */
-static char mailbox[1200];
-static struct zkf_zk_watch mail_watch;
-static struct zkf_zk_op *mail_op;
-static struct zkf_timer mail_timer;
-
-static void mail_look(void);
 
 /* --- probes as text --- */
 
@@ -81,21 +74,12 @@ static int probe_read(struct probe *probe, const char *text)
 	return 0;
 }
 
-static void sent(void *owner, const struct zkf_zk_result *result)
-{
-	(void)owner;
-	letters--;
-	(void)result; /* a host that is gone holds nothing; a probe that is lost is sent again */
-}
-
 static void probe_send(const struct probe *probe, const char *host)
 {
-	char path[1300], text[600];
+	char text[600];
 
 	probe_write(probe, text, sizeof(text));
-	snprintf(path, sizeof(path), "%s/probes/%s/p", zkf_session_root(), host);
-	if (letters < LETTERS_MAX && zkf_zk_create(path, text, ZKF_ZK_EPHEMERAL_SEQUENTIAL, sent, NULL))
-		letters++;
+	zkf_mailbox_send(host, text); /* a host that is gone holds nothing; a probe that is lost is sent again */
 }
 
 /* --- edges --- */
@@ -277,166 +261,11 @@ void zkf_deadlock_stop(struct zkf_demand *demand)
 	zkf_timer_stop(&demand->deadlock_timer);
 }
 
-/* --- the mailbox --- */
-
-struct letter {
-	char *path;
-	struct zkf_timer timer; /* to delete it again: one that stays would stay until its sender's session ends */
-};
-
-static void mail_retry(void)
+void zkf_deadlock_letter(const char *text)
 {
-	zkf_timer_arm(&mail_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
-}
-
-static void letter_free(struct letter *letter)
-{
-	free(letter->path);
-	free(letter);
-}
-
-static void letter_delete(struct letter *letter);
-
-static void letter_deleted(void *owner, const struct zkf_zk_result *result)
-{
-	struct letter *letter = owner;
-
-	/* In progress: the session is being closed, and with it goes the mailbox. */
-	if (!result->error || result->error == -ENOENT || result->error == -EINPROGRESS)
-		letter_free(letter);
-	else
-		zkf_timer_arm(&letter->timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
-}
-
-static void letter_timer_fired(struct zkf_timer *timer)
-{
-	letter_delete((struct letter *)((char *)timer - offsetof(struct letter, timer)));
-}
-
-/* It has been read: not to be read again, since it would tell of waits that are over. */
-static void letter_delete(struct letter *letter)
-{
-	if (!mailbox[0] || strncmp(letter->path, mailbox, strlen(mailbox)) != 0)
-		letter_free(letter); /* of a session that is no more */
-	else if (!zkf_zk_delete(letter->path, letter_deleted, letter))
-		zkf_timer_arm(&letter->timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
-}
-
-static void letter_read(void *owner, const struct zkf_zk_result *result)
-{
-	struct letter *letter = owner;
 	struct probe probe = {0};
 
-	if (result->error) {
-		if (result->error != -ENOENT)
-			mail_retry();
-		letter_free(letter);
-		return;
-	}
-	letter_delete(letter);
 	probe_round++;
-	if (!probe_read(&probe, result->data))
+	if (!probe_read(&probe, text))
 		probe_arrives(&probe);
-}
-
-static void letter_open(const char *name)
-{
-	struct letter *letter = zkf_calloc(1, sizeof(*letter));
-
-	if (letter && asprintf(&letter->path, "%s/%s", mailbox, name) < 0)
-		letter->path = NULL;
-	if (letter && letter->path) {
-		letter->timer.fire = letter_timer_fired;
-		if (zkf_zk_get(letter->path, NULL, letter_read, letter))
-			return;
-	}
-	if (letter)
-		letter_free(letter);
-	mail_retry();
-}
-
-static void mail_parent_made(void *owner, const struct zkf_zk_result *result)
-{
-	(void)owner;
-	(void)result;
-	mail_op = NULL;
-	mail_retry();
-}
-
-/* It was there when the session began; somebody has tidied up. */
-static void mail_parent_make(void)
-{
-	char path[1200];
-
-	snprintf(path, sizeof(path), "%s/probes", zkf_session_root());
-	mail_op = zkf_zk_create(path, "", ZKF_ZK_PERSISTENT, mail_parent_made, NULL);
-	if (!mail_op)
-		mail_retry();
-}
-
-static void mailbox_made(void *owner, const struct zkf_zk_result *result)
-{
-	(void)owner;
-	mail_op = NULL;
-	if (!result->error || result->error == -EEXIST)
-		mail_look();
-	else if (result->error == -ENOENT)
-		mail_parent_make();
-	else
-		mail_retry();
-}
-
-static void mail_listed(void *owner, const struct zkf_zk_result *result)
-{
-	(void)owner;
-	mail_op = NULL;
-	if (result->error == -ENOENT) { /* new, or swept because it was empty */
-		mail_op = zkf_zk_create(mailbox, "", ZKF_ZK_CONTAINER, mailbox_made, NULL);
-		if (!mail_op)
-			mail_retry();
-		return;
-	}
-	if (result->error)
-		mail_retry();
-	for (int i = 0; i < result->count; i++)
-		letter_open(result->children[i]);
-}
-
-static void mail_look(void)
-{
-	if (mail_op || !mailbox[0])
-		return;
-	mail_op = zkf_zk_children(mailbox, &mail_watch, mail_listed, NULL);
-	if (!mail_op)
-		mail_retry();
-}
-
-static void mail_fired(struct zkf_zk_watch *watch)
-{
-	(void)watch;
-	mail_look();
-}
-
-static void mail_timer_fired(struct zkf_timer *timer)
-{
-	(void)timer;
-	mail_look();
-}
-
-void zkf_deadlock_session(void)
-{
-	mail_watch.fire = mail_fired;
-	mail_timer.fire = mail_timer_fired;
-	if (mailbox[0])
-		return;
-	snprintf(mailbox, sizeof(mailbox), "%s/probes/%s", zkf_session_root(), zkf_session_host());
-	mail_look();
-}
-
-void zkf_deadlock_session_lost(void)
-{
-	mailbox[0] = 0;
-	zkf_zk_cancel(mail_op);
-	mail_op = NULL;
-	zkf_timer_stop(&mail_timer);
 }

@@ -18,17 +18,15 @@
  * A call that waits inside the kernel can't be failed from here; it is an edge like others, and its probe makes the others
  * look.
  *
- * Probes travel as nodes in the receiver's mailbox, <root>/probes/<host>/, ephemeral to the sender.
+ * Probes travel as letters (mailbox.h).
  */
 #ifndef ZKF_DEADLOCK_H
 #define ZKF_DEADLOCK_H
 
 #include "lock.h"
 
-/* zkf_deadlock_session - a session is alive: open this host's mailbox */
-void zkf_deadlock_session(void);
-/* zkf_deadlock_session_lost - forget it */
-void zkf_deadlock_session_lost(void);
+/* zkf_deadlock_letter - a probe has come; anything else is ignored */
+void zkf_deadlock_letter(const char *text);
 
 /* zkf_deadlock_start, zkf_deadlock_stop - a demand begins to wait, or ends */
 void zkf_deadlock_start(struct zkf_demand *demand);

@@ -97,6 +97,10 @@ static inline int64_t zkf_lease_deadline_ns(int64_t sent_ns, int64_t session_tim
 #define ZKF_LOOK_UP_AGAIN_PART 3
 /* Whether an owner has ended (refused.h) is asked again this soon when it could not be told. */
 #define ZKF_DOUBT_MS 20
+/* A broken lock (break.h): its holders are looked for so often; its host is told again, and then is said not to answer. */
+#define ZKF_BROKEN_LOOK_MS 50
+#define ZKF_BREAK_AGAIN_MS 2000
+#define ZKF_BREAK_PATIENCE_MS 10000
 /* After a failed allocation or an unexpected answer, try again this much later. */
 #define ZKF_RETRY_MS 100
 

@@ -667,11 +667,28 @@ static void claims_tidy(struct zkf_lock *lock)
 
 	for (struct zkf_claim *claim = lock->claims; claim; claim = next) {
 		next = claim->next;
-		if (claim->state == ZKF_CLAIM_DELETING || claim->delete_wanted || claim_wanted(lock, claim))
+		if (claim->state == ZKF_CLAIM_DELETING || claim->state == ZKF_CLAIM_BROKEN || claim->delete_wanted ||
+		    claim_wanted(lock, claim))
 			continue;
 		if (claim->state != ZKF_CLAIM_GRANTED || claim_redundant(lock, claim))
 			zkf_claim_delete(claim);
 	}
+}
+
+static void demands_forget(struct zkf_lock *lock, const struct zkf_claim *claim)
+{
+	for (struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
+		if (demand->claim == claim)
+			demand->claim = NULL;
+}
+
+/* What was held by it is lost, though the session lives: published first, so that nobody takes more. */
+static void loss_publish(struct zkf_lock *lock)
+{
+	zkf_counts.losses++;
+	ZKF_PROBE2(loss, lock->key.name, lock->key.kind);
+	lock->reduced = true;
+	zkf_recall_publish(lock);
 }
 
 static void claims_gone(struct zkf_lock *lock)
@@ -683,21 +700,54 @@ static void claims_gone(struct zkf_lock *lock)
 		next = claim->next;
 		if (claim->state != ZKF_CLAIM_GONE)
 			continue;
-		for (struct zkf_demand *demand = lock->demands; demand; demand = demand->next)
-			if (demand->claim == claim)
-				demand->claim = NULL;
+		demands_forget(lock, claim);
 		lost |= claim->was_granted;
 		zkf_claim_forget(claim);
 	}
 	if (!lost)
 		return;
-	zkf_counts.losses++;
-	ZKF_PROBE2(loss, lock->key.name, lock->key.kind);
-	/* What was held by it is lost, though the session lives: published first, so that nobody takes more. */
-	lock->reduced = true;
-	zkf_recall_publish(lock);
-	if (zkf_recall_uncovered(lock))
+	loss_publish(lock);
+	if (zkf_recall_uncovered(lock, false))
 		zkf_loss_lock(lock);
+}
+
+/* Their nodes keep the others out until nothing is in use that only they have covered. */
+static void claims_broken(struct zkf_lock *lock)
+{
+	struct zkf_claim *next;
+	bool any = false, in_use;
+
+	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
+		any |= claim->state == ZKF_CLAIM_BROKEN;
+	if (!any)
+		return;
+	in_use = zkf_recall_uncovered(lock, true);
+	if (in_use) {
+		zkf_loss_lock(lock);
+		zkf_timer_arm_by(&lock->poll_timer, zkf_now_ns() + ZKF_BROKEN_LOOK_MS * ZKF_NS_PER_MS);
+	}
+	for (struct zkf_claim *claim = lock->claims; claim; claim = next) {
+		next = claim->next;
+		if (claim->state == ZKF_CLAIM_BROKEN && (!in_use || lock->on_loss == ZKF_LOSS_WARN))
+			zkf_claim_delete(claim);
+	}
+}
+
+int zkf_lock_break(struct zkf_lock *lock, const char *claim_name)
+{
+	struct zkf_claim *claim = lock->claims;
+
+	while (claim && strcmp(claim->name, claim_name) != 0)
+		claim = claim->next;
+	if (!claim)
+		return -ENOENT;
+	if (claim->state != ZKF_CLAIM_GRANTED)
+		return 0; /* on its way out, or nobody's */
+	demands_forget(lock, claim);
+	claim->state = ZKF_CLAIM_BROKEN;
+	loss_publish(lock);
+	zkf_lock_touch(lock);
+	return 0;
 }
 
 /*
@@ -726,6 +776,7 @@ static void step(struct zkf_lock *lock)
 	callers_check(lock);
 	claims_gone(lock);
 	if (usable) {
+		claims_broken(lock);
 		serve_batch(lock);
 		zkf_recall_step(lock);
 	}

@@ -195,6 +195,13 @@ const char *zkf_kind_directory(uint32_t kind);
 /* zkf_lock_find - NULL when it is not known here */
 struct zkf_lock *zkf_lock_find(uint32_t kind, const char *encoded_name);
 
+/*
+ * zkf_lock_break - take a granted claim away from this host's programs: on_loss first, then its node
+ *
+ * Returns 0 (also when it is on its way out already), or -ENOENT: no such claim is known.
+ */
+int zkf_lock_break(struct zkf_lock *lock, const char *claim_name);
+
 /* zkf_lock_view - what a list of the queue says; called by claim.c and by the lock's own lists */
 void zkf_lock_view(struct zkf_lock *lock, const struct zkf_zk_result *children);
 

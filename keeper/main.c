@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "adopt.h"
+#include "break.h"
 #include "credentials.h"
 #include "deadlock.h"
 #include "file.h"
@@ -32,6 +33,7 @@
 #include "log.h"
 #include "loop.h"
 #include "loss.h"
+#include "mailbox.h"
 #include "metrics.h"
 #include "named.h"
 #include "privilege.h"
@@ -276,7 +278,7 @@ static void session_ready(void)
 {
 	zkf_supervisor_tell("STATUS=connected to ZooKeeper");
 	zkf_loss_alive();
-	zkf_deadlock_session();
+	zkf_mailbox_session();
 	zkf_lock_touch_all();
 }
 
@@ -290,7 +292,7 @@ static void session_doubted(void)
 static void session_lost(void)
 {
 	zkf_supervisor_tell("STATUS=the session has expired; connecting to ZooKeeper");
-	zkf_deadlock_session_lost();
+	zkf_mailbox_session_lost();
 	zkf_loss_lost();
 	zkf_lock_session_lost();
 }
@@ -298,6 +300,8 @@ static void session_lost(void)
 static int start_parts(int directory, const char *path)
 {
 	static const struct zkf_session_events events = {session_resumed, session_ready, session_doubted, session_lost};
+	static const struct zkf_mail_reader readers[] = {
+		{"zkf1", zkf_deadlock_letter}, {"break1", zkf_break_letter}, {NULL, NULL}};
 	bool everybody = geteuid() == 0;
 	int error;
 
@@ -306,6 +310,7 @@ static int start_parts(int directory, const char *path)
 		return give_up(EXIT_CONFIG, "no ensemble is set; allowed: ensemble host:port,host:port,...");
 	if (error)
 		return give_up(EXIT_CONFIG, "ensemble: %s", strerror(-error));
+	zkf_mailbox_init(readers);
 	zkf_lock_init(zkf_rules_current()->connect_timeout_ms);
 	zkf_loop_after_each(zkf_lock_step_dirty);
 	error = zkf_publish_init(directory, everybody ? 0644 : 0600);

@@ -247,11 +247,13 @@ static int lock_in_use(struct zkf_lock *lock, struct zkf_ranges *in_use)
 	return error;
 }
 
-bool zkf_recall_uncovered(struct zkf_lock *lock)
+bool zkf_recall_uncovered(struct zkf_lock *lock, bool guesses)
 {
 	for (struct zkf_file *file = lock->files; file; file = file->next) {
 		zkf_recall_look(file);
-		if (file->guessed)
+		if (file->blind && guesses)
+			return true;
+		if (file->guessed && !guesses)
 			continue; /* nobody may be killed on a guess */
 		for (size_t i = 0; i < file->in_use.count; i++)
 			if (!zkf_lock_covered(lock, file->in_use.items[i].start, file->in_use.items[i].end,

@@ -23,8 +23,12 @@ bool zkf_recall_follows(const struct zkf_claim *claim, const struct zkf_follower
 /* zkf_recall_look - file->in_use as of this step; demands that are pinned count as in use */
 void zkf_recall_look(struct zkf_file *file);
 
-/* zkf_recall_uncovered - is anything in use that this host's claims do not cover? */
-bool zkf_recall_uncovered(struct zkf_lock *lock);
+/*
+ * zkf_recall_uncovered - is anything in use that this host's claims do not cover?
+ *
+ * guesses  count what may be in use, too
+ */
+bool zkf_recall_uncovered(struct zkf_lock *lock, bool guesses);
 
 /* zkf_recall_step - give back what another host wants, or what has been kept long enough, and is not in use */
 void zkf_recall_step(struct zkf_lock *lock);

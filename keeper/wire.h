@@ -65,6 +65,7 @@ enum zkf_op {
 #define ZKF_FLAG_NONBLOCK 1u /* LOCK_NB, F_SETLK, F_OFD_SETLK: refuse instead of waiting for a holder */
 #define ZKF_FLAG_HELD 2u     /* the kernel lock is taken already: confirm that cover never went, or say BUSY */
 #define ZKF_FLAG_OFD 4u      /* the owner is the open file description (F_OFD_*), not the process */
+#define ZKF_FLAG_FORCE 16u   /* BREAK: delete the node, whatever its holder does */
 #define ZKF_FLAG_TELL 8u     /* blocking: WAITING may come, any number of times, before the reply */
 
 /* The last byte that a lock can reach: l_len == 0 means [start, ZKF_RANGE_MAX]. */

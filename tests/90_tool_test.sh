@@ -276,6 +276,66 @@ test_break_takes_it_away_and_on_loss_applies() {
 	assertEquals '64 zkflock: break: no LOCK; see zkflock break --help' "$? $out"
 }
 
+# in the mailbox of any host
+a_letter_waits() {
+	local host
+	for host in $(zkcat ls /zkflock/probes); do
+		[ -z "$(zkcat ls "/zkflock/probes/$host")" ] || return 0
+	done
+	return 1
+}
+
+# Whoever comes next must not be let in while the holder runs: its keeper, which stops it, is late here.
+test_break_ends_the_holder_before_the_next_one_is_let_in() {
+	local guard keeper next out breaking
+	hold alpha late.lock || fail 'alpha got no lock'
+	keeper=$(keeper_pid alpha)
+	guard=$(ps -o ppid= -p "$keeper" | tr -d ' ')
+	spawn beta "$PROBES/lock" -w -h late.lock && next=$spawned_out
+	wait_until 5 test "$(claims locks late.lock)" = 2
+	kill -STOP "$guard" "$keeper"
+	tool beta break --yes --reason late s/late.lock >"$T/break.out" &
+	breaking=$!
+	assertTrue 'its host is told' 'wait_until 5 a_letter_waits'
+	assertTrue 'nobody else has it' "never 1 contains $next granted"
+	assertFalse 'the holder runs' "gone $holder"
+	kill -CONT "$guard" "$keeper"
+	assertTrue 'its holder is killed' "wait_until 5 gone $holder"
+	assertTrue 'the next one has it' "wait_until 5 contains $next granted"
+	wait "$breaking"
+	assertEquals 'broken' "0 broken: FLOCK, host $(hostname)" "$? $(tail -n 1 "$T/break.out")"
+	assertTrue 'the log of its host: who and why' "logged alpha 'break lock=s%2Flate.lock .* by_uid=$(id -u) by_pid=.* reason=\"late\"'"
+	end "$spawned"
+}
+
+test_break_by_force_asks_nobody() {
+	local guard keeper next out
+	hold alpha forced.lock || fail 'alpha got no lock'
+	keeper=$(keeper_pid alpha)
+	guard=$(ps -o ppid= -p "$keeper" | tr -d ' ')
+	spawn beta "$PROBES/lock" -w -h forced.lock && next=$spawned_out
+	wait_until 5 test "$(claims locks forced.lock)" = 2
+	kill -STOP "$guard" "$keeper"
+	out=$(tool beta break --yes --force s/forced.lock)
+	assertEquals 'broken' "0 broken: FLOCK, host $(hostname)" "$? $(tail -n 1 <<<"$out")"
+	assertTrue 'the next one has it' "wait_until 5 contains $next granted"
+	kill -CONT "$guard" "$keeper"
+	assertTrue 'its holder is killed later' "wait_until 5 gone $holder"
+	end "$spawned"
+}
+
+# on_loss=warn: it runs on, and the others are let in.
+test_break_of_a_lock_whose_holder_is_only_warned() {
+	local out
+	mkdir -p "$T/beta/w"
+	hold beta ../w/w.lock || fail 'beta got no lock'
+	out=$(tool beta break --yes w/w.lock)
+	assertEquals 'broken' "0 broken: FLOCK, host $(hostname)" "$? $(tail -n 1 <<<"$out")"
+	assertFalse 'it runs on' "gone $holder"
+	assertTrue 'it is said' "logged beta 'loss lock=w%2Fw.lock pid=$holder action=none'"
+	end "$holder"
+}
+
 test_break_asks_on_a_terminal() {
 	local out
 	hold alpha ask.lock || fail 'alpha got no lock'
