@@ -204,6 +204,16 @@ static int prepare(sigset_t *mask)
 	return 0;
 }
 
+/* One that has failed is tried again as long as a lease counts, which somebody must see the end of. */
+static bool starts_again(int code, const struct zkf_guard_work *work)
+{
+	bool failed = code && code != work->left && code != work->again;
+
+	if (failed && atomic_load(&shared->deadline_ns))
+		zkf_log(ZKF_LOG_ERROR, "guard keeper ended code=%d action=restart why=\"the lease is not over\"", code);
+	return code == work->again || (failed && atomic_load(&shared->deadline_ns));
+}
+
 int zkf_guard_start(int session_timeout_ms, const struct zkf_guard_work *work)
 {
 	int restarts = 0, status;
@@ -229,7 +239,7 @@ int zkf_guard_start(int session_timeout_ms, const struct zkf_guard_work *work)
 		work->forked();
 		status = keeper_wait(pid);
 		kept_pid = 0;
-		if (WIFEXITED(status) && WEXITSTATUS(status) != work->again)
+		if (WIFEXITED(status) && !starts_again(WEXITSTATUS(status), work))
 			return WEXITSTATUS(status);
 		if (WIFSIGNALED(status))
 			zkf_log(ZKF_LOG_ERROR, "guard keeper pid=%d ended signal=%d action=restart", (int)pid,

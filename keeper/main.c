@@ -55,7 +55,8 @@ enum {
 	EXIT_OK = 0,
 	EXIT_TROUBLE = 1,
 	EXIT_USAGE = 2,
-	EXIT_CONFIG = 3, /* To the guard only: start another; locks are in use. */
+	EXIT_CONFIG = 3,
+	/* To the guard only: start another; locks are in use. */
 	EXIT_AGAIN = 100,
 	EXIT_LEFT
 };
@@ -318,6 +319,7 @@ static int start_parts(int directory, const char *path)
 		return give_up(EXIT_TROUBLE, "%s/page: %s", path, strerror(-error));
 	if (zkf_publish_other_boot())
 		zkf_state_forget_processes();
+	zkf_guard_lease(zkf_publish_inherited_ns()); /* its end must come, whatever becomes of this keeper */
 	error = zkf_zk_init();
 	if (!error)
 		error = zkf_file_init();
@@ -398,7 +400,8 @@ static bool anybody_holds(void)
 /* Returns -1 in the keeper, else the exit code. */
 static int guard(int directory, int lock)
 {
-	static const struct zkf_guard_work work = {keeper_forked, loss_without_keeper, anybody_holds, EXIT_AGAIN};
+	static const struct zkf_guard_work work = {keeper_forked, loss_without_keeper, anybody_holds, EXIT_LEFT,
+	                                           EXIT_AGAIN};
 	int code = zkf_guard_start(zkf_rules_current()->session_timeout_ms, &work);
 
 	if (code == -1)

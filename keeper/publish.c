@@ -131,7 +131,10 @@ void zkf_publish_lease(int64_t deadline_ns)
 
 void zkf_publish_withdraw(void)
 {
-	atomic_store(&page->header.inherited_deadline_ns, atomic_load(&page->header.lease_deadline_ns));
+	int64_t deadline_ns = atomic_load(&page->header.lease_deadline_ns);
+
+	if (deadline_ns) /* else a former keeper's still counts */
+		atomic_store(&page->header.inherited_deadline_ns, deadline_ns);
 	atomic_store(&page->header.lease_deadline_ns, 0);
 	atomic_thread_fence(memory_order_seq_cst);
 }

@@ -149,6 +149,52 @@ test_the_end_of_a_keeper_and_another_one() {
 	keeper_stop restarted
 }
 
+# keeper_begin HOST - one that nobody's lock call has started
+keeper_begin() {
+	ZKFLOCK_CONF=$T/$1/zkflock.conf ZKFLOCK_RUNTIME_DIR=$T/$1/run "$BUILD/zkflockd" --on-demand </dev/null >/dev/null 2>&1 &
+	wait_until 10 keeper_pid "$1" >/dev/null
+}
+guard_of() { ps -o ppid= -p "$(keeper_pid "$1")" | tr -d ' '; }
+guard_end() {
+	local guard
+	guard=$(guard_of "$1")
+	kill -TERM "$guard"
+	assertTrue 'it ends' "wait_until 5 gone $guard"
+}
+
+# ... and if the one that follows ends as well, before it has a lease of its own: the first one's still counts, no more, no less.
+test_the_ends_of_two_keepers_while_no_server_answers() {
+	SESSION_TIMEOUT=10s host brief
+	hold brief brief.lock || return
+	kill -STOP "$zk_pid"
+	guard_end brief
+	keeper_begin brief
+	guard_end brief
+	keeper_begin brief
+	assertTrue 'a third one stops nobody before the time' "never 2 is_stopped $holder"
+	guard_end brief
+	assertTrue 'the holder is stopped' "wait_until 10 is_stopped $holder"
+	kill -CONT "$zk_pid"
+	kill -KILL "$holder"
+	assertEquals 'the next keeper' granted "$(wait_for brief other.lock 20)"
+	keeper_stop brief
+}
+
+# A keeper dies, and none can take its place.  Nobody is left who could tell the servers' word, but the lease has an end.
+test_a_keeper_that_can_not_be_replaced() {
+	SESSION_TIMEOUT=5s host barred
+	hold barred barred.lock || return
+	rm "$T/barred/run/socket"
+	mkdir -p "$T/barred/run/socket/in-the-way"
+	kill -KILL "$(keeper_pid barred)"
+	assertTrue 'the holder is stopped' "wait_until 10 is_stopped $holder"
+	assertEquals 'beta, when the session has ended' granted "$(wait_for beta barred.lock 20)"
+	rm -r "$T/barred/run/socket"
+	assertEquals 'the next keeper' granted "$(wait_for barred other.lock 10)"
+	assertTrue 'kills it' "wait_until 10 gone $holder"
+	keeper_stop barred
+}
+
 # ---- clocks ----------------------------------------------------------------------------------------------------------
 
 # clocked HOST - its keeper runs by clocks that the test sets: clocks REALTIME BOOTTIME, seconds away from the true ones
