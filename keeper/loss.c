@@ -154,10 +154,11 @@ static bool is_lack(int error)
 static bool holds_noted(const struct zkf_file *file, int32_t pid, const char *fd)
 {
 	struct zkf_holders shown = {0};
-	bool found = zkf_refused_shown(file, pid, (int32_t)strtol(fd, NULL, 10), &shown) != 0;
+	int32_t number = (int32_t)strtol(fd, NULL, 10);
+	bool found = zkf_refused_shown(file, pid, number, &shown) != 0;
 
 	zkf_holders_free(&shown);
-	return found;
+	return found || zkf_refused_may_hold(file, pid, number);
 }
 
 static bool holds(const struct zkf_file *file, int32_t pid, const char *fd, uint32_t kind)

@@ -666,6 +666,21 @@ int zkf_refused_shown(const struct zkf_file *file, int32_t pid, int32_t number, 
 	return added;
 }
 
+bool zkf_refused_may_hold(const struct zkf_file *file, int32_t pid, int32_t number)
+{
+	for (struct zkf_refused *refused = file->refused; refused; refused = refused->next) {
+		struct zkf_description *description = &refused->descriptions[0];
+
+		if (refused->posix || !description->lost || !refused->held.count)
+			continue;
+		zkf_description_find_again(description, file, is_other);
+		if (description->lost ? !is_other(description, file, pid, number)
+		                      : zkf_description_at(description, file, pid, number) == 1)
+			return true;
+	}
+	return false;
+}
+
 int zkf_refused_held_text(const struct zkf_file *file, const struct zkf_ranges *of, char **text)
 {
 	int error = 0;

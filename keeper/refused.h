@@ -108,4 +108,11 @@ int32_t zkf_refused_holder(const struct zkf_file *file);
 /* zkf_refused_shown - what one descriptor of a process has; returns how many were added, or -ENOMEM */
 int zkf_refused_shown(const struct zkf_file *file, int32_t pid, int32_t number, struct zkf_holders *holders);
 
+/*
+ * zkf_refused_may_hold - can it not be ruled out that this descriptor of a process has something here?
+ *
+ * Of descriptions that are LOST (description.h) only: who has to be stopped is among those of whom it is true.
+ */
+bool zkf_refused_may_hold(const struct zkf_file *file, int32_t pid, int32_t number);
+
 #endif

@@ -166,4 +166,86 @@ test_keeper_and_guard_killed() {
 	assertTrue 'the old holder is dead' "wait_until 5 gone $ticker"
 }
 
+# ---- where the kernel refuses to lock: only the keeper knows who holds --------------------------------------------------
+
+# idler HOST FILE OUT - like ticker, in a shell that holds by the descriptor alone: who has called flock(2) is gone
+idler() {
+	rm -f "$3"
+	spawn "$1" bash -c 'flock -n 9 || exit 1
+		while :; do echo $((${EPOCHREALTIME/./} / 1000)) >>"$1"; read -rt 0.05 <>"$2"; done' \
+		idler "$3" "$T/nap" 9>>"$T/$1/s/$2"
+	ticker=$spawned
+	wait_until 10 test -s "$3" || fail "no idler on $1"
+}
+
+test_refused_files_freeze_and_go_on() {
+	local by_child by_taker
+	keeper_start alpha
+	local REFUSE=ENOLCK
+	ticker alpha nolock.lock "$T/ticks"
+	by_taker=$ticker
+	idler alpha nolock2.lock "$T/ticks2"
+	by_child=$ticker
+	kill -STOP "$zk_pid"
+	assertTrue 'it is stopped' "frozen '$T/ticks' 8"
+	assertTrue 'and who has only the descriptor' "frozen '$T/ticks2' 4"
+	kill -CONT "$zk_pid"
+	assertTrue 'it goes on' "started '$T/ticks'"
+	assertTrue 'both' "started '$T/ticks2'"
+	assertEquals 'and still holds' 'busy busy' "$(try beta nolock.lock) $(try beta nolock2.lock)"
+	end "$(pgrep -P "$by_taker")" "$by_taker" "$by_child"
+	assertEquals 'free' 'granted granted' "$(wait_for beta nolock.lock 5) $(wait_for beta nolock2.lock 5)"
+}
+
+test_refused_files_kill() {
+	keeper_start alpha
+	local REFUSE=ENOLCK
+	idler alpha kill/nolock.lock "$T/ticks"
+	kill -STOP "$zk_pid"
+	assertTrue 'killed' "wait_until 8 gone $ticker"
+	kill -CONT "$zk_pid"
+	wait "$ticker" 2>/dev/null
+	assertEquals 'free for beta' granted "$(wait_for beta kill/nolock.lock 20)"
+}
+
+# The next keeper reads from the state that the first one has kept who held.
+test_refused_files_keeper_and_guard_killed() {
+	local pid guard
+	keeper_start alpha
+	keeper_start beta
+	local REFUSE=ENOLCK
+	idler alpha nolock3.lock "$T/ticks"
+	pid=$(keeper_pid alpha)
+	guard=$(ps -o ppid= -p "$pid" | tr -d ' ')
+	kill -KILL "$guard" "$pid"
+	assertEquals 'beta, when the session has ended' granted "$(wait_for beta nolock3.lock 20)"
+	REFUSE=''
+	assertEquals 'another lock of alpha' granted "$(wait_for alpha other.lock 20)"
+	assertTrue 'the old holder is dead' "wait_until 5 gone $ticker"
+}
+
+# What it reads names a process that is gone: that somebody holds is known, and of who it is only that he has the file open.
+test_refused_files_keeper_and_guard_killed_and_the_taker_gone() {
+	local pid guard taker
+	keeper_start alpha
+	keeper_start beta
+	rm -f "$T/ticks"
+	gate taken
+	REFUSE=ENOLCK spawn alpha bash -c '"$0" -c "import fcntl; fcntl.flock(9, 2); open(\"$1\").read()" & echo $! >"$4"
+		while :; do echo $((${EPOCHREALTIME/./} / 1000)) >>"$2"; read -rt 0.05 <>"$3"; done' \
+		"$PYTHON" "$T/taken" "$T/ticks" "$T/nap" "$T/taker" 9>>"$T/alpha/s/nolock4.lock"
+	ticker=$spawned
+	assertTrue 'held' 'becomes busy 10 alpha nolock4.lock'
+	taker=$(cat "$T/taker")
+	pid=$(keeper_pid alpha)
+	guard=$(ps -o ppid= -p "$pid" | tr -d ' ')
+	kill -STOP "$guard" "$pid" # so that nobody notes who has it after
+	open_gate taken
+	assertTrue 'the taker ends' "wait_until 5 gone $taker"
+	kill -KILL "$guard" "$pid"
+	assertEquals 'beta, when the session has ended' granted "$(REFUSE=ENOLCK wait_for beta nolock4.lock 20)"
+	assertEquals 'another lock of alpha' granted "$(wait_for alpha other.lock 20)"
+	assertTrue 'the old holder is dead' "wait_until 5 gone $ticker"
+}
+
 . shunit2

@@ -180,19 +180,25 @@ test_the_ends_of_two_keepers_while_no_server_answers() {
 	keeper_stop brief
 }
 
-# A keeper dies, and none can take its place.  Nobody is left who could tell the servers' word, but the lease has an end.
+# A keeper dies, and none can take its place.  Nobody is left who could tell the servers' word, but the lease has an end.  So
+# it is where the kernel refuses to lock, and only what the keeper has noted tells who holds.
 test_a_keeper_that_can_not_be_replaced() {
-	SESSION_TIMEOUT=5s host barred
-	hold barred barred.lock || return
-	rm "$T/barred/run/socket"
-	mkdir -p "$T/barred/run/socket/in-the-way"
-	kill -KILL "$(keeper_pid barred)"
-	assertTrue 'the holder is stopped' "wait_until 10 is_stopped $holder"
-	assertEquals 'beta, when the session has ended' granted "$(wait_for beta barred.lock 20)"
-	rm -r "$T/barred/run/socket"
-	assertEquals 'the next keeper' granted "$(wait_for barred other.lock 10)"
-	assertTrue 'kills it' "wait_until 10 gone $holder"
-	keeper_stop barred
+	cannot_be_replaced barred ''
+	cannot_be_replaced barred-refused ENOLCK
+}
+cannot_be_replaced() {
+	SESSION_TIMEOUT=5s host "$1"
+	keeper_begin "$1"
+	REFUSE=$2 hold "$1" barred.lock || return
+	rm "$T/$1/run/socket"
+	mkdir -p "$T/$1/run/socket/in-the-way"
+	kill -KILL "$(keeper_pid "$1")"
+	assertTrue "$1: the holder is stopped" "wait_until 10 is_stopped $holder"
+	assertEquals "$1: beta, when the session has ended" granted "$(wait_for beta barred.lock 20)"
+	rm -r "$T/$1/run/socket"
+	assertEquals "$1: the next keeper" granted "$(wait_for "$1" other.lock 10)"
+	assertTrue "$1: kills it" "wait_until 10 gone $holder"
+	keeper_stop "$1"
 }
 
 # ---- clocks ----------------------------------------------------------------------------------------------------------
