@@ -143,6 +143,21 @@ static void print_warnings(const struct cli_config *loaded, const struct zkf_rul
 		puts("  warning   neither a regular file nor a directory: its locks stay on this host");
 }
 
+/* A rule may mean the path, by a link, and not meet it. */
+static void print_links(const struct zkf_config *config, const char *real)
+{
+	char path[PATH_MAX], target[PATH_MAX];
+	size_t i, len;
+
+	for (i = 0; i < config->rule_count; i++) {
+		if (cli_prefix_look(&config->rules[i], path, target) != 1)
+			continue;
+		len = strlen(target);
+		if (strncmp(real, target, len) == 0 && (real[len] == '/' || !real[len]))
+			cli_prefix_warn(&config->rules[i], target);
+	}
+}
+
 /* check_path - report on one path; true when it is mapped */
 static bool check_path(const struct cli_config *loaded, const char *path)
 {
@@ -160,6 +175,7 @@ static bool check_path(const struct cli_config *loaded, const char *path)
 	rule = zkf_config_match(&loaded->config, real, strlen(real));
 	if (!rule) {
 		puts("  not mapped: no rule has a prefix of it");
+		print_links(&loaded->config, real);
 		return false;
 	}
 	print_rule(rule);

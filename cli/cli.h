@@ -123,6 +123,20 @@ int cli_keeper_rows(int fd, const char *verb, int (*row)(void *context, char *te
  */
 int cli_path_resolve(const char *path, char *real);
 
+/*
+ * cli_prefix_look - can a file have a path that begins as this rule's prefix does?
+ *
+ * path  PATH_MAX bytes: the prefix up to its first pattern
+ * real  PATH_MAX bytes: the same without symbolic links, if the result is 1
+ *
+ * Returns 0; 1: a symbolic link is on the way, and no path that the kernel prints begins so; a negative errno: it is not
+ * there, or can't be looked at.
+ */
+int cli_prefix_look(const struct zkf_rule *rule, char *path, char *real);
+
+/* cli_prefix_warn - print a line "  warning   ..." of such a rule */
+void cli_prefix_warn(const struct zkf_rule *rule, const char *real);
+
 /* cli_rule_warn - print what a reader of the rules may overlook about one of them, a line "  warning   ..." each */
 void cli_rule_warn(const struct cli_config *loaded, const struct zkf_rule *rule);
 

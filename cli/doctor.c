@@ -22,7 +22,6 @@
 
 #include "cli.h"
 #include "ensemble.h"
-#include "mapping/escape.h"
 
 static const char usage[] =
 	"usage: zkflock doctor [--] [PROGRAM]\n"
@@ -252,39 +251,23 @@ static const struct {
 	{0x01021997, "9p", "mount it with cache=none, or its locks may be refused"},
 };
 
-/* literal - the part of a prefix before its first pattern, decoded */
-static void literal(const struct zkf_slice *prefix, char path[PATH_MAX])
-{
-	size_t i, took, used = 0, slash = 0;
-	unsigned char byte;
-
-	for (i = 0; i < prefix->len && used < PATH_MAX - 1; i += took) {
-		took = zkf_escape_take(prefix->ptr + i, prefix->len - i, &byte);
-		if (took == 0)
-			break;
-		if (took == 1 && byte == '*') { /* a component of its own */
-			used = slash;
-			break;
-		}
-		if (byte == '/')
-			slash = used;
-		path[used++] = (char)byte;
-	}
-	path[used] = '\0';
-	if (used == 0)
-		strcpy(path, "/");
-}
-
 static void check_prefix(const struct zkf_rule *rule)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], real[PATH_MAX], mend[PATH_MAX + 64];
 	struct statfs system;
 	size_t i;
+	int result = cli_prefix_look(rule, path, real);
 
-	literal(&rule->prefix, path);
-	if (statfs(path, &system) < 0) {
-		say(errno == ENOENT ? WARN : FAIL, "files", "make it, or mend the rule", "%s (%s:%d): %s", path,
-		    rule->place.file, rule->place.line, strerror(errno));
+	if (result == 1) {
+		snprintf(mend, sizeof(mend), "write %s in its place", real);
+		say(FAIL, "files", mend, "%s (%s:%d) goes through a symbolic link: no file has that path", path,
+		    rule->place.file, rule->place.line);
+		return;
+	}
+	if (result < 0 || statfs(path, &system) < 0) {
+		result = result < 0 ? -result : errno;
+		say(result == ENOENT ? WARN : FAIL, "files", "make it, or mend the rule", "%s (%s:%d): %s", path,
+		    rule->place.file, rule->place.line, strerror(result));
 		return;
 	}
 	for (i = 0; i < sizeof(file_systems) / sizeof(file_systems[0]); i++)

@@ -7,6 +7,7 @@
  * Specification: zkflock(1), zkflock.conf(5).
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -190,8 +191,11 @@ static void warn_of_meeting(const struct zkf_rule *rule, const struct zkf_rule *
 void cli_rule_warn(const struct cli_config *loaded, const struct zkf_rule *rule)
 {
 	const struct zkf_config *config = &loaded->config;
+	char path[PATH_MAX], real[PATH_MAX];
 	size_t i;
 
+	if (cli_prefix_look(rule, path, real) == 1)
+		cli_prefix_warn(rule, real);
 	if (!rule->excluded)
 		warn_of_sharing(rule);
 	for (i = 0; i < config->rule_count; i++)

@@ -15,7 +15,7 @@
 #include "log.h"
 
 /*
- * What each is for was found out by leaving it out; tests/94_security_test.sh does what needs them:
+ * What each is for was found out by leaving it out; tests/93_security_test.sh does what needs them:
  *
  *   CAP_DAC_READ_SEARCH  to reopen a file that only its user may read, and to list /proc/PID/fd of others
  *   CAP_SYS_PTRACE       to look behind the links in /proc/PID/fd of others, and kcmp(2)

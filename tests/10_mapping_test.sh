@@ -629,6 +629,26 @@ all.conf.d/9-c.conf:2: map /c c on_loss=kill unavailable=wait keep=5000ms
 	verdict
 }
 
+# A link in a prefix: the kernel prints another path, and the rule never matches.  Whoever asks is told, before the first lock.
+test_a_prefix_that_goes_through_a_link() {
+	local out
+	mkdir -p "$T/links/real/sub"
+	ln -sfn real "$T/links/link"
+	out=$(all "map $T/links/link/sub a/%r" "map $T/links/real/not/there b/%r" "map $T/links/link/*/x c/%r%1" \
+		"map $T/links/link/later d/%r")
+	has 'the prefix' "all.conf:1: links/link/sub goes through a symbolic link" "$out"
+	has 'what to write' 'meets no file: write links/real/sub' "$out"
+	has 'before a pattern' 'all.conf:3: links/link/*/x goes through a symbolic link, so the rule meets no file: write links/real' "$out"
+	has 'not there yet' 'so the rule meets no file: write links/real/later' "$out"
+	same 'these only' 3 "$(grep -c symbolic <<<"$out")"
+	out=$(ZKFLOCK_CONF=$T/all.conf "$BUILD/zkflock" check "$T/links/link/sub/file")
+	same 'not mapped' 1 $?
+	has 'why' "all.conf:1: $T/links/link/sub goes through a symbolic link" "$out"
+	out=$(ZKFLOCK_CONF=$T/all.conf "$BUILD/zkflock" doctor 2>&1)
+	has 'doctor' "write $T/links/real/sub in its place" "$out"
+	verdict
+}
+
 # warns WORD... - a configuration of the lines before -- makes check --all say each WORD, and with none nothing
 warns() {
 	local lines=() out word

@@ -99,7 +99,7 @@ test_no_call_is_missing_in_the_table() {
 	imported=$(nm -u "$OBJECTS"/keeper/*.o "$OBJECTS"/mapping/*.o | awk '$1 == "U" { print $2 }' | sort -u |
 		grep -v '^zkf_' | grep -E '^(zoo_|zookeeper_|is_unrecoverable|[a-z_]*alloc(array)?$|_*v?asprintf|str(n)?dup|wcsdup|open_memstream|open_wmemstream|f(d|mem)?open(64)?$|popen|tmpfile|freopen|fopencookie|opendir|fdopendir|scandir|_*getdelim|getline|getaddrinfo|gethostby|getpw|getgr|realpath|getcwd|get_current_dir|posix_memalign|aligned_|memalign|pthread_(create|key_create)|glob|ftw|nftw|fts_|regcomp|hcreate|tsearch|setenv|putenv|qsort_r|strerrordesc|dlopen|iconv_open|newlocale|getifaddrs|timer_create)')
 	# These can't fail, or only set a value, or tell something for people.  Of zoo_add_auth: a failure is the same as
-	# credentials that are refused, which 94_security_test.sh has.
+	# credentials that are refused, which 93_security_test.sh has.
 	missing=$(comm -23 <(echo "$imported") <({ "$TESTS/inject/table"; printf '%s\n' posix_fallocate zoo_add_auth zoo_client_id \
 		zookeeper_get_connected_host \
 		zoo_recv_timeout zoo_set_debug_level zoo_set_servers_resolution_delay; } | sort -u))

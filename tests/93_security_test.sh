@@ -1,5 +1,5 @@
 #!/bin/bash
-# tests/94_security_test.sh - who may do what: in ZooKeeper, at the keeper's socket, with the keeper's own powers
+# tests/93_security_test.sh - who may do what: in ZooKeeper, at the keeper's socket, with the keeper's own powers
 # modes: cluster
 # limit: 300
 # SPDX-License-Identifier: Apache-2.0
