@@ -231,6 +231,39 @@ void zkf_recall_look(struct zkf_file *file)
 			file->blind |= zkf_ranges_assign(&file->in_use, 0, ZKF_RANGE_MAX, ZKF_EXCLUSIVE) != 0;
 }
 
+/* Would any claim that waits for ours be answered better if calls that wait inside our kernel did not count as in use? */
+static bool somebody_asks(const struct zkf_lock *lock, int64_t waited_ns)
+{
+	bool patient = waited_ns < ZKF_PATIENCE_HOLDING_NOTHING_MS * ZKF_NS_PER_MS;
+
+	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
+		for (size_t i = 0; granted(claim) && i < lock->follower_count; i++)
+			if ((lock->key.kind == ZKF_RECORD || !patient ||
+			     (lock->followers[i].nonblock && lock->followers[i].sequence > claim->answered)) &&
+			    zkf_recall_follows(claim, &lock->followers[i]))
+				return true;
+	return false;
+}
+
+/* Granted to this host for a demand that waits for an owner of whom the kernel does not tell it. */
+static bool promised(const struct zkf_demand *demand)
+{
+	return demand->state == ZKF_DEMAND_WAITING && demand->claim && granted(demand->claim);
+}
+
+/*
+ * As with a call that waits inside the kernel (pins_soften), such a wait keeps nobody out who asks: when its owner is still
+ * in the way, and what it wants is not in use anyway, it lets its claim go and asks again.
+ */
+static bool promise_ends(const struct zkf_lock *lock, struct zkf_demand *demand, const struct zkf_ranges *in_use)
+{
+	if (!demand->in_the_way || !somebody_asks(lock, zkf_now_ns() - demand->arrived_ns) ||
+	    zkf_ranges_covers(in_use, demand->start, demand->end, demand->mode))
+		return false;
+	demand->claim = NULL;
+	return true;
+}
+
 /* Everything that must stay covered.  -ENOMEM: not known, give nothing back now. */
 static int lock_in_use(struct zkf_lock *lock, struct zkf_ranges *in_use)
 {
@@ -240,9 +273,8 @@ static int lock_in_use(struct zkf_lock *lock, struct zkf_ranges *in_use)
 		zkf_recall_look(file);
 		error = file->blind ? -ENOMEM : zkf_ranges_raise_all(in_use, &file->in_use);
 	}
-	/* Promised: granted to this host for a demand that waits for another file of the lock. */
-	for (const struct zkf_demand *demand = lock->demands; demand && !error; demand = demand->next)
-		if (demand->state == ZKF_DEMAND_WAITING && demand->claim && granted(demand->claim))
+	for (struct zkf_demand *demand = lock->demands; demand && !error; demand = demand->next)
+		if (promised(demand) && !promise_ends(lock, demand, in_use))
 			error = zkf_ranges_raise(in_use, demand->start, demand->end, demand->mode);
 	return error;
 }
@@ -289,20 +321,6 @@ static void claim_reduce(struct zkf_lock *lock, struct zkf_claim *claim, const s
 			zkf_claim_delete(claim);
 	}
 	zkf_ranges_free(&left);
-}
-
-/* Would any claim that waits for ours be answered better if calls that wait inside our kernel did not count as in use? */
-static bool somebody_asks(const struct zkf_lock *lock, int64_t waited_ns)
-{
-	bool patient = waited_ns < ZKF_PATIENCE_HOLDING_NOTHING_MS * ZKF_NS_PER_MS;
-
-	for (const struct zkf_claim *claim = lock->claims; claim; claim = claim->next)
-		for (size_t i = 0; granted(claim) && i < lock->follower_count; i++)
-			if ((lock->key.kind == ZKF_RECORD || !patient ||
-			     (lock->followers[i].nonblock && lock->followers[i].sequence > claim->answered)) &&
-			    zkf_recall_follows(claim, &lock->followers[i]))
-				return true;
-	return false;
 }
 
 /*

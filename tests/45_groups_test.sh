@@ -134,6 +134,26 @@ test_readers_share_and_keep_writers_out() {
 	free e
 }
 
+# As with one kernel: who waits for a reader of his own host keeps no reader of another host out.
+test_a_writer_that_waits_locally_keeps_no_reader_out() {
+	group w
+	expect c 'flock 3 sh' ok
+	expect a 'flock 1 sh' ok
+	tell b 'flock 2 ex'
+	pending b
+	expect c 'flock 3 un' ok # now it is b's turn among the hosts
+	pending b
+	expect c 'flock 3 sh nb' ok 2
+	pending b
+	expect a 'flock 1 un' ok
+	pending b
+	expect c 'flock 3 un' ok
+	expect_answer b ok
+	taken w
+	expect b 'flock 2 un' ok
+	free w
+}
+
 test_threads_are_owners() {
 	group f
 	expect a 't1 flock 1 ex' ok
