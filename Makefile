@@ -127,6 +127,7 @@ soak: ## for MINUTES=10 each: everything broken at random, random sequences agai
 	BUILD=$(BUILD) KEEPER_KILLS=100 bash tests/55_loss_test.sh -- test_keepers_killed_at_any_moment
 	BUILD=$(BUILD) bash tests/56_ensemble_test.sh -- soak_a_leader_that_hangs_ends_the_session
 	BUILD=$(BUILD) tests/torture --seconds $$(($(MINUTES) * 60))
+	BUILD=$(BUILD) tests/torture --refused 50 --seconds $$(($(MINUTES) * 60))
 	BUILD=$(BUILD) SECONDS_OF_STRESS=$$(($(MINUTES) * 60)) bash tests/46_groups_stress_test.sh
 	BUILD=$(BUILD) tests/differential --minutes $(MINUTES)
 

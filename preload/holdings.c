@@ -55,7 +55,7 @@ static int64_t number_of(const char *digits)
 	if (!strcmp(digits, "EOF"))
 		return ZKF_RANGE_MAX;
 	while (*digits >= '0' && *digits <= '9' && number <= (INT64_MAX - (*digits - '0')) / 10)
-		number = number * 10 + *digits++ - '0';
+		number = number * 10 + (*digits++ - '0'); /* else the sum could overflow in between */
 	return number;
 }
 

@@ -30,6 +30,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
@@ -70,6 +71,7 @@ struct section {
 
 static int log_fd;
 static const char *host, *stop_file;
+static bool refused; /* by the kernel, all locks */
 
 static int64_t now_us(void)
 {
@@ -108,7 +110,7 @@ static void think(int most_ms)
 	nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
 }
 
-static int lock(const struct section *at)
+static int lock_once(const struct section *at)
 {
 	static const int commands[2][2] = {{F_SETLK, F_SETLKW}, {F_OFD_SETLK, F_OFD_SETLKW}};
 	struct flock range = {.l_type = at->exclusive ? F_WRLCK : F_RDLCK,
@@ -124,16 +126,33 @@ static int lock(const struct section *at)
 	return fcntl(at->place->fd, commands[at->call == OFD][at->blocking], &range);
 }
 
-static void unlock(const struct section *at)
+/* Who is refused by his kernel can't start a keeper, which would be refused its own lock: he waits until there is one. */
+static int lock(const struct section *at)
+{
+	int result;
+
+	while ((result = lock_once(at)) && errno == ENOLCK && refused && at->blocking)
+		think(20);
+	return result;
+}
+
+static int unlock_once(const struct section *at)
 {
 	struct flock range = {.l_type = F_UNLCK};
 
 	if (at->call == FLOCK)
-		flock(at->place->fd, LOCK_UN);
-	else if (at->call != OFD && random() % 4 == 0)
-		close(dup(at->place->fd)); /* any close of the file drops the process's locks */
-	else
-		fcntl(at->place->fd, at->call == OFD ? F_OFD_SETLK : F_SETLK, &range);
+		return flock(at->place->fd, LOCK_UN);
+	/* Any close of the file drops the process's locks; where the kernel does not lock there is no such rule to rely on. */
+	if (at->call != OFD && !refused && random() % 4 == 0)
+		return close(dup(at->place->fd));
+	return fcntl(at->place->fd, at->call == OFD ? F_OFD_SETLK : F_SETLK, &range);
+}
+
+/* Where the kernel does not lock, an unlock may find no keeper. */
+static void unlock(const struct section *at)
+{
+	while (unlock_once(at) && errno == ENOLCK)
+		think(20);
 }
 
 /*
@@ -256,6 +275,7 @@ int main(int argc, char **argv)
 	for (struct place *place = places; place < places + PLACES; place++)
 		if ((place->fd = open(place->file, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
 			return 3;
+	refused = syscall(SYS_flock, places[0].fd, LOCK_UN) != 0;
 	while (access(stop_file, F_OK)) {
 		choose(&at);
 		go(&at);
