@@ -6,7 +6,7 @@
 # shellcheck disable=SC2317,SC2154,SC2034
 . "$(dirname "$0")/torture"
 
-SECONDS_OF_TORTURE=${SECONDS_OF_TORTURE:-30} # of faults; make soak runs tests/torture itself, longer
+SECONDS_OF_TORTURE=${SECONDS_OF_TORTURE:-60} # of faults; make soak runs tests/torture itself, longer
 PROGRAMS=3 THINK_MS=50 CALM_MS=4000 # it shall wait more than it works
 TORTURE_SEED=${TORTURE_SEED:-$((RANDOM * 32768 + RANDOM))}
 
@@ -152,7 +152,7 @@ test_what_is_left_is_seen() {
 
 test_torture() {
 	echo "# seed $TORTURE_SEED"
-	torture "$TORTURE_SEED" "$SECONDS_OF_TORTURE" >"$T/said" 2>&1
+	REFUSED=20 torture "$TORTURE_SEED" "$SECONDS_OF_TORTURE" >"$T/said" 2>&1
 	assertEquals "$(cat "$T/said" "$T/torture.schedule")" 0 $?
 	tail -n 1 "$T/said" | sed 's/^/# /'
 	assertTrue 'sections' "[ $(grep -c ' enter ' "$T/torture.log") -gt $((SECONDS_OF_TORTURE * 3)) ]"

@@ -29,6 +29,7 @@ BUILD=${BUILD:-build}/model
 # Bits of MENU, in words; the two models number them differently (claims.pml: choose, Program)
 q_1=1 q_2=2 q_both=4 q_try1=8 q_try2=16 q_tryboth=32 q_1then2=64 q_try1then2=128 q_greedy1then2=256 q_greedy1=512
 q_third=$((1 << 11)) q_all=$((1 << 12)) q_try3=$((1 << 19)) q_1then24=$((1 << 24)) q_23then4=$((1 << 25))
+q_1thengreedy2=$((1 << 26)) q_greedytry2=$((1 << 27))
 p_1=1 p_2=2 p_both=4 p_1then2=8
 
 menus() { # MENU0 MENU1 [MENU2]
@@ -47,6 +48,9 @@ configurations() {
 	echo "queue-overtake safety $(menus $q_1then2 $wait $try)"
 	echo "queue-greed safety $(menus $((q_greedy1then2 | q_greedy1)) $wait $try)"
 	echo "queue-owners safety $(menus $((q_2 | q_try2 | q_1then2)) $((q_both | q_1)) $((q_try1then2 | q_try1 | q_tryboth)))"
+	echo "queue-greedy-owner safety -DGREEDY_OWNER $(menus $q_1thengreedy2 $q_2 $((q_greedytry2 | q_2)))"
+	echo "queue-patience safety -DPATIENCE $(menus $q_1then2 $wait $((q_both | q_2)))"
+	echo "queue-patience-three safety -DPATIENCE $(menus $wait $wait $wait)"
 	echo "queue-stale-mark safety $(menus $q_1then24 $q_23then4 $q_third)"
 	echo "queue-four-hosts safety -DSEQS=4 $(menus $q_2 $q_all $q_try3 $q_try1)"
 	echo "queue-loss-owner safety -DLOSSES=1 -DUNLUCKY=1 -DSEQS=7 $(menus $q_1then2 $q_both $q_2)"
@@ -60,6 +64,8 @@ configurations() {
 	echo "page-crash-stranger safety -DPAGE -DCRASHES=1 -DUNLUCKY=1 -DSTRANGERS=1 $(menus $p_1 $p_1)"
 	echo "queue-overtake-ends progress $(menus $q_1then2 $wait $try)"
 	echo "queue-stale-mark-ends progress $(menus $q_1then24 $q_23then4 $q_third)"
+	echo "queue-greedy-owner-ends progress -DGREEDY_OWNER $(menus $q_1thengreedy2 $q_2 $((q_greedytry2 | q_2)))"
+	echo "queue-patience-ends progress -DPATIENCE $(menus $q_1then2 $q_both $((q_both | q_2)))"
 	echo "page-recall-ends progress -DPAGE $(menus $p_1then2 $p_both)"
 }
 
@@ -74,6 +80,8 @@ mutants() {
 	echo "R3 safety -DNO_R3 $(menus $q_1then2 $wait $try)"
 	echo "R4 safety -DNO_R4 $(menus $q_1then2 $wait $try)"
 	echo "R5 safety -DNO_R5 $(menus $q_1then2 $wait $try)"
+	echo "R4-patience safety -DNO_R4 -DPATIENCE $(menus $q_1then2 $wait $((q_both | q_2)))"
+	echo "R5-greedy-owner safety -DNO_R5 -DGREEDY_OWNER $(menus $q_1thengreedy2 $q_2 $((q_greedytry2 | q_2)))"
 	echo "R7 safety -DNO_R7 $(menus $q_1then2 $wait $try)"
 	echo "R8 safety -DNO_R8 $(menus $q_1then24 $q_23then4 $q_third)"
 	echo "restart-in-step progress -DNO_CALM $(menus $q_1then2 $q_both $q_try2)"

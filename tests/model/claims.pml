@@ -38,7 +38,8 @@
  * lease (see `grant`), and a new keeper that looks again instead of inferring a grant (RESUME_TRUSTS_KERNEL).
  *
  * What is varied: HOSTS (2 to 4), SEQS (claims in all, at most 8), ROUNDS, MENU0 MENU1 ... (what each host's program may
- * choose to do, see `choose` and `Program`), LOSSES, CRASHES, UNLUCKY, STRANGERS, and one switch per rule that leaves
+ * choose to do, see `choose` and `Program`), LOSSES, CRASHES, UNLUCKY, STRANGERS, PATIENCE (waiters become owners),
+ * GREEDY_OWNER (claims that are wider than what is asked for, whatever the queue), and one switch per rule that leaves
  * the rule out (NO_... and a few more).  tests/model/check.sh holds the configurations that are run.
  */
 
@@ -206,7 +207,7 @@ inline expire_claims(who, n)
 #define ACQUIRE_LOCALS \
 	Copy c[SEQS + 1]; \
 	byte proof[SEQS + 1]; \
-	byte s, how, t, w; \
+	byte s, how, t, w, need; \
 	SET todo, seen, blockers, overtakers, unproven, candidates, marked, mine_overtaken_by, watched, watched_overtakers; \
 	bit granted, sound
 
@@ -318,28 +319,62 @@ inline next(n)
 /*
  * Two overtakers that mark each other's proofs can take their marks back and start again for ever, in step.  The code
  * must therefore wait for a random time before it starts again.  CALM models what that gains: sooner or later one of
- * those that start again does so alone.  It hides schedules, so it serves the check for progress only.
+ * those that start again does so alone, when everybody else has gone to sleep.  Whom its own marks wake is not held back.
+ * It hides schedules, so it serves the check for progress only.
  */
 #ifdef CALM
-byte calm; /* 1 + the host that starts again alone; 0: nobody */
-#define CALM_BEGIN d_step { calm == 0 || calm == h + 1 -> calm = h + 1 };
+byte calm;  /* 1 + the host that starts again alone; 0: nobody */
+byte awake; /* the hosts that look */
+#define AWAKE awake = awake | BIT(h);
+#define ASLEEP awake = awake & ~BIT(h);
+#define CALM_BEGIN \
+	d_step { awake = awake & ~BIT(h) }; \
+	d_step { awake == 0 && (calm == 0 || calm == h + 1) -> calm = h + 1; awake = awake | BIT(h) };
 #define CALM_END d_step { calm = (calm == h + 1 -> 0 : calm) };
-#define CALM_DECIDED ; calm = (calm == h + 1 -> 0 : calm)
+#define CALM_DECIDED ; calm = (calm == h + 1 -> 0 : calm); awake = awake & ~BIT(h)
 #else
+#define AWAKE
+#define ASLEEP
 #define CALM_BEGIN
 #define CALM_END
 #define CALM_DECIDED
 #endif
 
+/* Who waits for his turn may lose patience at any moment, and then goes about it as an owner, whatever he holds. */
+#ifdef PATIENCE
+#define IMPATIENCE \
+	if \
+	:: how == FIFO -> how = OWNER \
+	:: skip \
+	fi;
+#else
+#define IMPATIENCE
+#endif
+
+#ifdef GREEDY_OWNER
+#define NARROW \
+	if \
+	:: need && z[s].ranges != need -> \
+		d_step { z[s].ranges = need; changed(s); need = 0; forget() }; \
+		goto look \
+	:: else \
+	fi;
+#else
+#define NARROW
+#endif
+
 /*
  * acquire - look, and then grant, overtake or wait until one of them comes true
  *
- * The rules are claims.py's, step by step; see there for why.
+ * The rules are claims.py's, step by step; see there for why.  A claim that was made wider than `need`, if that is not 0,
+ * asks for no more before it waits or is refused.
  */
 inline acquire()
 {
+	AWAKE
 	granted = 0;
 look:
+	IMPATIENCE
 	todo = live & (BIT(s) - 1); /* get_children */
 	do
 	:: d_step { todo -> next(t); get(); t = 0 }
@@ -527,6 +562,7 @@ look:
 	fi;
 
 	CALM_END
+	NARROW
 	if
 	:: how == TRY ->
 		granted = 0;
@@ -546,10 +582,11 @@ look:
 		fi;
 		watched = WATCHES | BIT(t);
 		forget_copies();
+		ASLEEP
 		fresh[h] = fresh[h] & (watched | BIT(s));
 		fresh_proof[h] = 0
 	};
-	d_step { (fresh[h] & watched) != watched || R8_CHANGED || MINE_CHANGED -> forget() };
+	d_step { (fresh[h] & watched) != watched || R8_CHANGED || MINE_CHANGED -> AWAKE forget() };
 	goto look;
 decided:
 	atomic { skip; d_step { forget() CALM_DECIDED } }
@@ -581,7 +618,8 @@ inline believe(what)
  *
  * It asks for `want` (a bitmap of ranges) and, holding that, for `more`; `more` lies above `want`, so there is no true
  * deadlock.  With `greedy` it claims the whole file when it finds the queue empty, and shrinks to `want` afterwards;
- * with `shrinks` it gives one of its two ranges back before the other.
+ * with `shrinks` it gives one of its two ranges back before the other; with `greedy_owner`, holding `want`, it claims the
+ * whole file for `more`, whatever the queue, and with `greedy_try` it tries so for `want`.
  */
 inline choose()
 {
@@ -612,6 +650,8 @@ inline choose()
 	:: MAY(23) -> want = 5; how = TRY
 	:: MAY(24) -> want = 1; more = 10
 	:: MAY(25) -> want = 6; more = 8
+	:: MAY(26) -> want = 1; more = 2; greedy_owner = 1
+	:: MAY(27) -> want = 2; greedy_try = 1; how = TRY
 	fi
 }
 
@@ -619,7 +659,7 @@ proctype Host(byte h)
 {
 	ACQUIRE_LOCALS;
 	byte want, more, first, second, rounds = ROUNDS;
-	bit greedy, shrinks;
+	bit greedy, shrinks, greedy_owner, greedy_try;
 
 again:
 	{
@@ -633,6 +673,7 @@ again:
 			d_step {
 				if
 				:: greedy -> create(s, ALL_RANGES)
+				:: greedy_try -> create(s, ALL_RANGES); need = want
 				:: else -> create(s, want)
 				fi;
 				first = s
@@ -646,15 +687,24 @@ request:
 				:: granted && !stopped[h] && second == 0 ->
 					believe(z[s].ranges)
 				:: granted && !stopped[h] && second ->
-					believe(more)
+					believe(z[s].ranges)
 				fi;
 				how = 0
 			};
 			if
-			:: !granted -> d_step { more = 0; greedy = 0; shrinks = 0; s = 0; want = 0; first = 0 }
+			:: !granted -> d_step { more = 0; greedy = 0; shrinks = 0; s = 0; want = 0; first = 0; greedy_try = 0; need = 0 }
 			:: else ->
 				granted = 0;
 				s = 0;
+				if
+				:: need && (z[first].ranges & ~need) && !second ->
+					d_step { held[h] = want; greedy_try = 0; need = 0 };
+					d_step { z[first].ranges = want; changed(first) }
+				:: need && second && (z[second].ranges & ~need) ->
+					d_step { held[h] = want | more; greedy_owner = 0; need = 0 };
+					d_step { z[second].ranges = more; changed(second) }
+				:: else -> d_step { greedy_try = 0; need = 0 }
+				fi;
 				if
 				:: second == 0 && greedy -> /* recalled at once: keep what is in use */
 					d_step { held[h] = want; greedy = 0 };
@@ -669,7 +719,13 @@ request:
 				fi;
 				if
 				:: second == 0 && more ->
-					d_step { create(s, more); second = s; how = OWNER };
+					d_step {
+						if
+						:: greedy_owner -> create(s, ALL_RANGES); need = more
+						:: else -> create(s, more)
+						fi;
+						second = s; how = OWNER
+					};
 					goto request
 				:: else
 				fi;
@@ -681,7 +737,7 @@ request:
 				:: first ->
 					held[h] = held[h] & ~want;
 					d_step { delete(first); first = 0; want = 0 }
-				:: !first && !second -> break
+				:: !first && !second -> greedy_owner = 0; break
 				od
 			fi
 		:: else -> break
@@ -692,6 +748,7 @@ request:
 		d_step {
 			forget();
 			s = 0; how = 0; granted = 0; want = 0; more = 0; first = 0; second = 0; greedy = 0; shrinks = 0;
+			greedy_owner = 0; greedy_try = 0; need = 0;
 			dead[h] = 0; stopped[h] = 0
 		};
 		goto again
