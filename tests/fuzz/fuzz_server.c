@@ -2,7 +2,8 @@
  * tests/fuzz/fuzz_server.c - anything on the keeper's socket, with any descriptors
  *
  * Input: packets, each a byte for the descriptors that go with it, a byte for its length, the bytes.  A byte of 0xff for the
- * descriptors hangs up and connects again.
+ * descriptors hangs up and connects again.  A length from 0xf0 on is that of the longest request, filled up with zeros.  In the
+ * place of the magic number is this version's, if the first byte of it is not 0xff.
  * It is the keeper's own server.c, loop, locks and files, without a session: what is asked for waits, is refused, or is granted
  * as local, by the rule.  Must hold: nothing crashes, and no descriptor is left.
  * SPDX-License-Identifier: Apache-2.0
@@ -137,6 +138,21 @@ static void packet_send(int to, const uint8_t *bytes, size_t size, uint8_t descr
 		MUST(errno == EPIPE || errno == ECONNRESET || errno == EAGAIN || errno == ENOTCONN);
 }
 
+static void request_send(int to, const uint8_t *bytes, size_t size, bool longest, uint8_t descriptors)
+{
+	const uint32_t magic = ZKF_WIRE_MAGIC;
+	union {
+		struct zkf_break_request longest;
+		uint8_t bytes[256];
+	} packet = {.bytes = {0}};
+
+	_Static_assert(sizeof(packet) == sizeof(struct zkf_break_request), "the longest of all");
+	memcpy(&packet, bytes, size);
+	if (size >= sizeof(magic) && packet.bytes[0] != 0xff)
+		memcpy(&packet, &magic, sizeof(magic));
+	packet_send(to, packet.bytes, longest ? sizeof(packet) : size, descriptors);
+}
+
 /* What the loop does, until nothing is left to do. */
 static void turn(void)
 {
@@ -195,18 +211,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	program = converse();
 	for (size_t at = 0; at + 2 <= size;) {
-		uint8_t descriptors = data[at], bytes = data[at + 1];
+		uint8_t descriptors = data[at], told = data[at + 1];
+		size_t left = size - at - 2, bytes = told < left ? told : left;
 
 		at += 2;
-		if (bytes > size - at)
-			bytes = (uint8_t)(size - at);
 		if (descriptors == 0xff) {
 			close(program);
 			turn();
 			program = converse();
 			continue;
 		}
-		packet_send(program, data + at, bytes, descriptors);
+		request_send(program, data + at, bytes, told >= 0xf0, descriptors);
 		at += bytes;
 		turn();
 	}
