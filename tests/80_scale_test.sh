@@ -141,6 +141,32 @@ test_many_processes_of_a_host_at_once() {
 	wait_until 30 all_gone
 	assertEquals 'granted' 60 "$(cat "${outs[@]}" | grep -cx granted)"
 }
+
+# The batch rule: who waited on a host when its turn came is served before the next host, by one hand-over.
+test_one_hand_over_serves_all_that_wait_on_a_host() {
+	local i name writes start CROWD_PIDS=()
+	: >"$T/order"
+	hold alpha batch.dat || { fail 'no lock'; return; }
+	for name in c1 c2; do
+		for ((i = 0; i < 20; i++)); do
+			spawn $name flock batch.dat sh -c 'echo "$1" >>"$2"' sh $name "$T/order"
+			CROWD_PIDS+=("$spawned")
+		done
+		wait_until 20 conversations_of $name 20
+		wait_until 10 claims_are locks batch.dat $((${#CROWD_PIDS[@]} / 20 + 1))
+	done
+	wait_until 10 reads_settle
+	zk_counts
+	writes=$WRITES start=$(now_ms)
+	end "$holder"
+	wait_until 30 all_gone
+	zk_counts
+	assertEquals 'served' 40 "$(wc -l <"$T/order")"
+	assertEquals 'in turn' 'c1 c2 ' "$(uniq "$T/order" | tr '\n' ' ')"
+	# alpha's claim goes, and c1's; those of both that wait may have said that they do.
+	assertTrue "writes: $WRITES - $writes" "[ $((WRITES - writes)) -le $((6 + $(beats_since "$start"))) ]"
+}
+
 # conversations_of HOST N - has its keeper so many connections, at least?
 conversations_of() {
 	local fds
