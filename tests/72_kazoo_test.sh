@@ -13,20 +13,21 @@ kazoo_clients() {
 		import os, signal, sys
 		from kazoo.client import KazooClient
 		from kazoo.exceptions import LockTimeout
-		servers, path = sys.argv[1:]
+		servers, root = sys.argv[1:]
 		clients, locks, threads = {}, {}, {}
 		def client(name):
 		    if name not in clients:
 		        clients[name] = KazooClient(servers, timeout=10); clients[name].start(15)
 		    return clients[name]
 		def make(name, kind, file):
-		    return getattr(client(name), kind)(path + "/s%2F" + file, name)
+		    queue = file.rpartition("/")[0] or "locks"
+		    return getattr(client(name), kind)(f"{root}/{queue}/s%2F{os.path.basename(file)}", name)
 		def take(lock, **how):
 		    try: return "granted" if lock.acquire(**how) else "busy"
 		    except LockTimeout: return "timeout"
 		for line in sys.stdin:
 		    verb, name, *rest = line.split()
-		    if verb == "try":       # NAME KIND FILE: without waiting
+		    if verb == "try":       # NAME KIND [records/]FILE: without waiting
 		        locks[name] = make(name, *rest); answer = take(locks[name], blocking=False)
 		    elif verb == "wait":    # NAME KIND FILE: up to 20 s
 		        locks[name] = make(name, *rest); answer = take(locks[name], timeout=20)
@@ -39,7 +40,7 @@ kazoo_clients() {
 	mkfifo "$T/kazoo.in"
 	: >"$T/kazoo.out"
 	# It is no test's, to be swept up with what that leaves: it ends with this shell, which alone has its input open.
-	env -u ZKF_TAG "$PYTHON" "$T/clients.py" "127.0.0.1:$ZK_PORT" /zkflock/locks <"$T/kazoo.in" >"$T/kazoo.out" 2>"$T/kazoo.log" &
+	env -u ZKF_TAG "$PYTHON" "$T/clients.py" "127.0.0.1:$ZK_PORT" /zkflock <"$T/kazoo.in" >"$T/kazoo.out" 2>"$T/kazoo.log" &
 	kazoo_pid=$!
 	exec {kazoo_in}>"$T/kazoo.in"
 	trap "" PIPE # a client that is gone does not answer, and that is a failure, not an end
@@ -141,6 +142,59 @@ test_a_client_that_ends_releases() {
 	assertEquals 'after its end' granted "$(wait_for alpha mortal.lock 10)"
 }
 
+test_records_of_the_whole_file() {
+	local holder
+	needs_kazoo || return
+	hold alpha r.dat -k posix -r 5,1 || return
+	kazoo_says busy try record WriteLock records/r.dat
+	kill -KILL "$holder"
+	kazoo_says granted wait record WriteLock records/r.dat
+	assertEquals 'not a byte of it' busy "$(try alpha r.dat -k posix -r 100,1)"
+	assertEquals 'nor to read' busy "$(try beta r.dat -k posix -m sh -r 7,1)"
+	assertEquals 'flock is another lock' granted "$(try alpha r.dat)"
+	kazoo_says released release record
+	assertEquals 'after its release' granted "$(wait_for beta r.dat 10 -k posix -r 7,1)"
+}
+
+test_what_is_not_kept_kazoo_gets_at_once() {
+	needs_kazoo || return
+	assertEquals granted "$(try unkept free.lock)"
+	wait_until 10 claims_are locks free.lock 0
+	kazoo_says granted try at-once WriteLock free.lock
+	assertEquals busy "$(try unkept free.lock)"
+	kazoo_says released release at-once
+}
+
+# named HOST ARGUMENT... - zkflock lock there
+named() {
+	local host=$1
+	shift
+	ZKFLOCK_CONF=$T/$host/zkflock.conf ZKFLOCK_RUNTIME_DIR=$T/$host/run timeout 20 "$BUILD/zkflock" lock "$@"
+}
+
+# A script that has no file, and kazoo.
+test_a_name_that_a_script_locks() {
+	local kind
+	needs_kazoo || return
+	for kind in Lock ReadLock; do
+		kazoo_says granted wait "script-$kind" $kind script.lock
+		named alpha -n s/script.lock true
+		assertEquals "$kind has it" 1 $?
+		kazoo_says released release "script-$kind"
+		named beta -w 10 s/script.lock true
+		assertEquals "$kind: after its release" 0 $?
+	done
+	gate script
+	named alpha -s s/script.lock sh -c 'echo in; read _ <"$0"' "$T/script" >"$T/script.out" &
+	wait_until 10 contains "$T/script.out" in
+	kazoo_says busy try script-writer WriteLock script.lock
+	kazoo_says granted wait script-reader ReadLock script.lock
+	open_gate script
+	wait $!
+	assertEquals 0 $?
+	kazoo_says released release script-reader
+}
+
 # Last: it ends the Python.
 test_z_a_client_that_is_killed_releases() {
 	needs_kazoo || return
@@ -150,6 +204,13 @@ test_z_a_client_that_is_killed_releases() {
 	wait "$kazoo_pid" 2>/dev/null
 	assertEquals 'after its session' granted "$(wait_for alpha killed.lock 15)"
 	kazoo_pid=
+}
+
+oneTimeSetUp() {
+	zk_start || return 1
+	host alpha
+	host beta
+	host unkept 'keep 0'
 }
 
 . shunit2
