@@ -1,12 +1,13 @@
 /*
  * bench/loop.c - lock and unlock, again and again, and count
  *
- *     loop [-k flock|posix|ofd] [-r START,LEN] [-s SECONDS | -n CYCLES] FILE
+ *     loop [-k flock|posix|ofd] [-r START,LEN] [-s SECONDS | -n CYCLES] [-p] FILE
  *
  *     -k  by which call                     (flock)
  *     -r  bytes, for all but flock          (the whole file)
  *     -s  for so long                       (1 s)
  *     -n  so many cycles, however long it takes
+ *     -p  before each lock ask for the file's path, by the fewest calls there are: fstat(2) and readlink(2)
  *
  * One cycle is one lock that waits, and its unlock.  Two cycles go before, uncounted: the first may have to ask another
  * host, and the second may be the first one that need not.  Prints "cycles N ns N": counted cycles, time of one.
@@ -16,11 +17,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +36,8 @@ struct loop {
 	int fd;
 	int lock, unlock; /* commands of fcntl(2); 0: flock(2) */
 	struct flock range;
+	bool asks_path;
+	char link[32];
 };
 
 static int64_t now_ns(void)
@@ -55,8 +61,19 @@ static int loop_set_kind(struct loop *loop, const char *kind)
 	return 0;
 }
 
+/* What whoever goes by paths must do, and nothing else. */
+static int loop_ask_path(const struct loop *loop)
+{
+	char path[PATH_MAX];
+	struct stat status;
+
+	return fstat(loop->fd, &status) || readlink(loop->link, path, sizeof(path)) < 0 ? -errno : 0;
+}
+
 static int loop_cycle(struct loop *loop)
 {
+	if (loop->asks_path && loop_ask_path(loop))
+		return -errno;
 	if (!loop->lock)
 		return flock(loop->fd, LOCK_EX) || flock(loop->fd, LOCK_UN) ? -errno : 0;
 	loop->range.l_type = F_WRLCK;
@@ -91,7 +108,7 @@ int main(int argc, char **argv)
 	long long start = 0, len = 0;
 	int option, error;
 
-	while ((option = getopt(argc, argv, "k:r:s:n:")) != -1) {
+	while ((option = getopt(argc, argv, "k:r:s:n:p")) != -1) {
 		if (option == 'k' && !loop_set_kind(&loop, optarg))
 			continue;
 		else if (option == 'r' && sscanf(optarg, "%lld,%lld", &start, &len) == 2)
@@ -100,6 +117,8 @@ int main(int argc, char **argv)
 			limit_ns = (int64_t)(atof(optarg) * (double)NS_PER_S);
 		else if (option == 'n')
 			cycles = atoll(optarg);
+		else if (option == 'p')
+			loop.asks_path = true;
 		else
 			return 64;
 	}
@@ -108,6 +127,7 @@ int main(int argc, char **argv)
 	loop.range.l_start = start;
 	loop.range.l_len = len;
 	loop.fd = open(argv[optind], O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	snprintf(loop.link, sizeof(loop.link), "/proc/self/fd/%d", loop.fd);
 	error = loop.fd < 0 ? -errno : loop_run(&loop, cycles, limit_ns);
 	if (error)
 		fprintf(stderr, "loop: %s: %s\n", argv[optind], strerror(-error));
