@@ -15,7 +15,6 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -28,9 +27,8 @@
 #include "lock.h"
 #include "log.h"
 #include "loop.h"
-#include "named.h"
+#include "mapped.h"
 #include "origin.h"
-#include "publish.h"
 #include "refused.h"
 #include "rules.h"
 #include "session.h"
@@ -81,7 +79,6 @@ struct zkf_conversation {
 static struct zkf_source listener = {.fd = -1};
 static struct stat bound;               /* our socket's file; all zero: a supervisor made it */
 static struct zkf_timer listener_timer; /* armed: out of descriptors, and not listening */
-static const struct zkf_config *rules;
 static struct zkf_conversation *silent_first, **silent_last = &silent_first;
 static int conversations;
 
@@ -238,111 +235,6 @@ static void demand_told(struct zkf_demand *demand, const struct zkf_reply *reply
 	                NULL);
 }
 
-/* The path that the kernel has for a descriptor; its length, or a negative errno. */
-static int path_of(int fd, const struct stat *status, char path[PATH_MAX + 1])
-{
-	char link[40];
-	ssize_t bytes;
-	size_t length;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	bytes = readlink(link, path, PATH_MAX);
-	if (bytes < 0)
-		return -errno;
-	length = zkf_path_trim_deleted(path, (size_t)bytes, status->st_nlink);
-	path[length] = 0;
-	return path[0] == '/' ? (int)length : -EINVAL;
-}
-
-static struct zkf_lock *lock_for(const struct zkf_rule *rule, uint32_t kind, const char *path, int path_bytes)
-{
-	char encoded[ZKF_NAME_BYTES_MAX + 1];
-	const char *named = zkf_named_znode(path);
-	struct zkf_lock *lock;
-	int bytes = named ? snprintf(encoded, sizeof(encoded), "%s", named)
-	                  : zkf_rule_znode(rule, path, (size_t)path_bytes, encoded);
-
-	if (bytes < 0) {
-		errno = -bytes;
-		return NULL;
-	}
-	lock = zkf_lock_get(kind, encoded);
-	if (!lock) {
-		errno = ENOMEM;
-		return NULL;
-	}
-	lock->on_loss = rule->on_loss;
-	lock->keep_ns = rule->keep_ms * ZKF_NS_PER_MS;
-	return lock;
-}
-
-/* Known by another name (it was renamed): a file that is in use stays what it is, an idle one may change. */
-static bool keeps_its_lock(struct zkf_file *file)
-{
-	struct zkf_ranges in_use = {0};
-	bool keeps = false;
-
-	for (const struct zkf_demand *demand = file->lock->demands; demand && !keeps; demand = demand->next)
-		keeps = demand->file == file;
-	if (!keeps) {
-		zkf_publish_state(file->slot, ZKF_NONE, true, true);
-		keeps = zkf_file_look(file, &in_use) || in_use.count;
-		zkf_lock_touch(file->lock);
-	}
-	zkf_ranges_free(&in_use);
-	return keeps;
-}
-
-/* Is there room for one more file of this user?  One who nears his limit gives back what he does not use. */
-static bool user_has_room(uid_t uid)
-{
-	enum zkf_users_room room = zkf_users_room(uid);
-
-	if (room != ZKF_USERS_ROOM && zkf_users_may_give_back(uid))
-		zkf_lock_give_back_of(uid);
-	if (room != ZKF_USERS_FULL)
-		return true;
-	if (zkf_users_tell(uid))
-		zkf_log(ZKF_LOG_WARN, "server limit uid=%u user_locks=%u why=\"further ones are refused\"",
-		        (unsigned)uid, zkf_users_limit_of_files());
-	return false;
-}
-
-static struct zkf_file *file_for(struct zkf_lock **lock, uint32_t kind, int fd, const struct stat *status,
-                                 const char *path, uid_t uid)
-{
-	struct zkf_file *file = zkf_file_find(status->st_dev, status->st_ino, kind);
-	int error;
-
-	if (file && file->lock != *lock && !keeps_its_lock(file)) {
-		zkf_file_free(file);
-		file = NULL;
-	}
-	if (file) {
-		file->outdated = file->lock != *lock;
-		*lock = file->lock;
-		return file;
-	}
-	zkf_lock_touch(*lock); /* one that waits for a step is not freed when others are given back */
-	if (!user_has_room(uid)) {
-		errno = EDQUOT;
-		return NULL;
-	}
-	if (zkf_file_nearly_full())
-		zkf_lock_give_back_some();
-	error = zkf_file_open(&file, *lock, fd, status, path, kind);
-	if (!error) {
-		file->account = zkf_users_file_add(uid);
-		error = zkf_file_note(file);
-		if (error)
-			zkf_file_free(file);
-	}
-	if (error == -ENFILE || error == -EMFILE)
-		zkf_lock_give_back_some();
-	errno = -error;
-	return error ? NULL : file;
-}
-
 /* A process that is hidden from us, or gone, is one thing; that we could not look is another. */
 static bool lacks_means(int error)
 {
@@ -435,31 +327,13 @@ static void unmapped_request(struct zkf_conversation *conversation, const struct
 {
 	struct zkf_file *file = zkf_file_find(status->st_dev, status->st_ino, request->kind);
 
-	if (file && keeps_its_lock(file)) {
+	if (file && zkf_mapped_keeps(file)) {
 		demand_start(conversation, request, fd, NULL, file->lock, file);
 		return;
 	}
 	if (file)
 		zkf_file_free(file);
 	answer(conversation, ZKF_UNMAPPED, 0, NULL);
-}
-
-/*
- * As fstat(2), from what the kernel has cached: with a network file system's server that is gone one descriptor must not hold
- * up the keeper, mapped or not.
- */
-static int describe(int fd, struct stat *status)
-{
-	struct statx found;
-
-	memset(status, 0, sizeof(*status));
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &found))
-		return -errno;
-	status->st_dev = makedev(found.stx_dev_major, found.stx_dev_minor);
-	status->st_ino = found.stx_ino;
-	status->st_mode = found.stx_mode;
-	status->st_nlink = found.stx_nlink;
-	return 0;
 }
 
 static void distrust(struct zkf_conversation *conversation, const char *path)
@@ -516,7 +390,7 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 	struct stat status;
 	int bytes;
 
-	if (describe(fd, &status) || (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
+	if (zkf_mapped_describe(fd, &status) || (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
 	    (fcntl(fd, F_GETFL) & O_PATH)) {
 		answer(conversation, ZKF_FAILED, EBADF, "not a descriptor of a file or directory");
 		return;
@@ -527,17 +401,15 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 		       "not open for that"); /* as fcntl(2): else a reader could pin a lock */
 		return;
 	}
-	bytes = path_of(fd, &status, path);
+	bytes = zkf_mapped_path(fd, &status, path);
 	if (bytes == -ENAMETOOLONG) {
 		/* Nobody can tell whether it is meant: no lock that may be none. */
 		answer(conversation, ZKF_FAILED, ENOLCK,
 		       "its path is longer than PATH_MAX, so the kernel does not tell it");
 		return;
 	}
-	rule = bytes <= 0            ? NULL
-	     : zkf_named_znode(path) ? zkf_named_rule(rules)
-	                             : zkf_config_match(rules, path, (size_t)bytes);
-	if (!rule || rule->excluded) {
+	rule = zkf_mapped_rule(path, bytes);
+	if (!rule) {
 		unmapped_request(conversation, request, fd, &status);
 		return;
 	}
@@ -545,8 +417,8 @@ static void lock_request(struct zkf_conversation *conversation, const struct zkf
 		distrust(conversation, path);
 		return;
 	}
-	lock = lock_for(rule, rule->group ? ZKF_GROUP : request->kind, path, bytes);
-	file = lock ? file_for(&lock, request->kind, fd, &status, path, conversation->peer.uid) : NULL;
+	lock = zkf_mapped_lock(rule, request->kind, path, bytes);
+	file = lock ? zkf_mapped_file(&lock, request->kind, fd, &status, path, conversation->peer.uid) : NULL;
 	if (!file) {
 		bool limit = errno == EDQUOT;
 
@@ -589,13 +461,13 @@ static struct zkf_lock *lock_of(const struct zkf_request *request, int fd, const
 
 	if (file)
 		return file->lock;
-	bytes = path_of(fd, status, path);
-	rule = bytes > 0 ? zkf_config_match(rules, path, (size_t)bytes) : NULL;
-	if (!rule || rule->excluded) {
+	bytes = zkf_mapped_path(fd, status, path);
+	rule = zkf_mapped_rule(path, bytes);
+	if (!rule) {
 		errno = 0;
 		return NULL;
 	}
-	return lock_for(rule, rule->group ? ZKF_GROUP : request->kind, path, bytes);
+	return zkf_mapped_lock(rule, request->kind, path, bytes);
 }
 
 static void token_request(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
@@ -603,7 +475,7 @@ static void token_request(struct zkf_conversation *conversation, const struct zk
 	struct zkf_lock *lock;
 	struct stat status;
 
-	if (fstat(fd, &status) || (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
+	if (zkf_mapped_describe(fd, &status) || (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
 	    (fcntl(fd, F_GETFL) & O_PATH)) {
 		answer(conversation, ZKF_FAILED, EBADF, "not a descriptor of a file or directory");
 		return;
@@ -628,7 +500,7 @@ static bool refused_request(struct zkf_conversation *conversation, const struct 
 	struct stat status;
 
 	if (!conversation->demanding || demand->op != ZKF_OP_LOCK || demand->held || demand->refused ||
-	    demand->state == ZKF_DEMAND_WAITING || fd < 0 || fstat(fd, &status) ||
+	    demand->state == ZKF_DEMAND_WAITING || fd < 0 || zkf_mapped_describe(fd, &status) ||
 	    status.st_dev != demand->file->key.dev || status.st_ino != demand->file->key.ino ||
 	    (fcntl(fd, F_GETFL) & O_PATH) ||
 	    (request->kind == ZKF_RECORD &&
@@ -640,20 +512,18 @@ static bool refused_request(struct zkf_conversation *conversation, const struct 
 
 static void release_request(struct zkf_conversation *conversation, const struct zkf_request *request, int fd)
 {
-	const struct zkf_rule *rule;
 	char path[PATH_MAX + 1];
 	struct zkf_file *file;
 	struct stat status;
 	int bytes, error = 0;
 
-	if (fstat(fd, &status) || (fcntl(fd, F_GETFL) & O_PATH)) {
+	if (zkf_mapped_describe(fd, &status) || (fcntl(fd, F_GETFL) & O_PATH)) {
 		answer(conversation, ZKF_FAILED, EBADF, "not a descriptor of a file or directory");
 		return;
 	}
 	file = zkf_file_find(status.st_dev, status.st_ino, request->kind);
-	bytes = file ? 0 : path_of(fd, &status, path);
-	rule = bytes > 0 ? zkf_config_match(rules, path, (size_t)bytes) : NULL;
-	if (!file && (!rule || rule->excluded)) {
+	bytes = file ? 0 : zkf_mapped_path(fd, &status, path);
+	if (!file && !zkf_mapped_rule(path, bytes)) {
 		answer(conversation, ZKF_UNMAPPED, 0, NULL);
 		return;
 	}
@@ -947,37 +817,10 @@ static void listener_ready(struct zkf_source *source, uint32_t events)
 	}
 }
 
-/*
- * A known file whose lock name is another one by the new rules, or that has none, keeps it until its last unlock: the
- * lock is given back then, and until then every request comes to us, who find out whether it is in use.
- */
-static void file_by_new_rules(struct zkf_file *file)
-{
-	size_t bytes = strlen(file->path);
-	const struct zkf_rule *rule = zkf_config_match(rules, file->path, bytes);
-	char encoded[ZKF_NAME_BYTES_MAX + 1];
-	struct zkf_lock *lock = file->lock;
-
-	if (zkf_named_znode(file->path)) {
-		lock->keep_ns = zkf_named_rule(rules)->keep_ms * ZKF_NS_PER_MS;
-	} else if (rule && !rule->excluded && rule->group == (lock->key.kind == ZKF_GROUP) &&
-	           zkf_rule_znode(rule, file->path, bytes, encoded) > 0 && strcmp(encoded, lock->key.name) == 0) {
-		file->outdated = false;
-		lock->on_loss = rule->on_loss;
-		lock->keep_ns = rule->keep_ms * ZKF_NS_PER_MS;
-	} else {
-		file->outdated = true; /* other files of the lock may keep it */
-		lock->keep_ns = 0;
-	}
-	zkf_lock_touch(lock);
-}
-
 void zkf_server_rules(const struct zkf_config *config)
 {
-	rules = config;
 	zkf_users_limit(config->user_connections, config->user_locks);
-	for (struct zkf_file *file = zkf_file_list(); file; file = file->hh.next)
-		file_by_new_rules(file);
+	zkf_mapped_rules(config);
 }
 
 /* Binds directory/socket; 0 or a negative errno. */
@@ -1007,8 +850,8 @@ int zkf_server_init(int directory_fd, const char *directory, int passed, int mod
 {
 	int error = 0;
 
-	rules = config;
 	zkf_users_limit(config->user_connections, config->user_locks);
+	zkf_mapped_rules(config);
 	if (passed >= 0)
 		listener.fd = passed;
 	else

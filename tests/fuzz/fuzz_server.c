@@ -17,6 +17,7 @@
 #include <stdarg.h>
 
 #include "fuzz.h"
+#include "keeper/publish.h"
 #include "keeper/session.h"
 #include "keeper/state.h"
 #include "keeper/waiting.h"
