@@ -171,7 +171,8 @@ static int break_main(int argc, char **argv)
 	cli_table_keep(&table, argv[optind]);
 	holders_only(&table);
 	if (table.count == 0) {
-		cli_warn("break: nobody has the lock %s; see zkflock list", argv[optind]);
+		cli_warn("break: nobody has the lock %s; see zkflock %s", argv[optind],
+		         argv[optind][0] == '/' ? "check for a file's lock" : "list");
 		return EXIT_FAILED;
 	}
 	cli_layout_default(&layout);

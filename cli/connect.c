@@ -30,6 +30,8 @@
 
 #define SYSTEM_DIR "/run/zkflock"
 
+#define STARTS_WITH "; a keeper starts with the first cluster lock"
+
 /* directory_is_private - ours alone, so that nobody else can have put a socket there */
 static bool directory_is_private(int fd)
 {
@@ -68,14 +70,14 @@ static int connect_in(const char *directory, bool must_be_private)
 }
 
 /* try_in - connect_in, and say why not */
-static int try_in(const char *directory, bool must_be_private)
+static int try_in(const char *directory, bool must_be_private, const char *hint)
 {
 	int result = connect_in(directory, must_be_private);
 
 	if (result == -EPERM && must_be_private)
 		cli_warn("%s: not used: it must belong to you with mode 0700", directory);
 	else if (result < 0)
-		cli_warn("no keeper answers in %s: %s", directory, strerror(-result));
+		cli_warn("no keeper answers in %s: %s%s", directory, strerror(-result), hint);
 	return result;
 }
 
@@ -103,12 +105,12 @@ static int connect_to_own(void)
 
 	if (session && strlen(session) < sizeof(directory) - sizeof("/zkflock")) {
 		snprintf(directory, sizeof(directory), "%s/zkflock", session);
-		fd = try_in(directory, false);
+		fd = try_in(directory, false, "");
 		if (fd >= 0)
 			return fd;
 	}
 	snprintf(directory, sizeof(directory), "/tmp/zkflock-%u", (unsigned)geteuid());
-	return try_in(directory, true);
+	return try_in(directory, true, "");
 }
 
 int cli_keeper_connect(void)
@@ -117,12 +119,11 @@ int cli_keeper_connect(void)
 	int fd, own;
 
 	if (given && given[0])
-		return try_in(given, false);
+		return try_in(given, false, STARTS_WITH);
 	fd = connect_in(SYSTEM_DIR, false);
 	own = fd < 0 && geteuid() != 0 ? connect_to_own() : fd;
 	if (own < 0)
-		cli_warn("no keeper answers in " SYSTEM_DIR ": %s; a keeper starts with the first cluster lock",
-		         strerror(-fd));
+		cli_warn("no keeper answers in " SYSTEM_DIR ": %s" STARTS_WITH, strerror(-fd));
 	return own;
 }
 

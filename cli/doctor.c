@@ -67,7 +67,12 @@ static void advice(void *context, const char *text)
 /* check_server - true: it serves */
 static bool check_server(const char *address, struct cli_server *server)
 {
-	if (cli_server_look(address, server) < 0)
+	int result = cli_server_look(address, server);
+
+	if (result == -ENOENT)
+		say(WARN, "server", "is the name right, and does the name service know it?", "%s: %s", address,
+		    server->why);
+	else if (result < 0)
 		say(WARN, "server", "is it running, and does a firewall let this host in?", "%s: %s", address,
 		    server->why);
 	else if (server->no_quorum)

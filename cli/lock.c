@@ -34,6 +34,8 @@
 #include "preload/page.h"
 #include "preload/settings.h"
 
+#define ASK_THE_DOCTOR "; `zkflock doctor` says why"
+
 static const char usage[] =
 	"usage: zkflock lock [options] [--] NAME COMMAND [ARGUMENT...]\n"
 	"       zkflock lock [options] [--] NAME -c 'COMMAND'\n"
@@ -265,7 +267,7 @@ static int lock_get(const struct options *options, int *code)
 		return -1;
 	result = zkf_conversation_open(&conversation, settings, &patience); /* starts a keeper if there is none */
 	if (result < 0) {
-		cli_warn("lock: no keeper: %s", strerror(-result));
+		cli_warn("lock: no keeper: %s" ASK_THE_DOCTOR, strerror(-result));
 		return -1;
 	}
 	zkf_conversation_close(&conversation);
@@ -288,7 +290,8 @@ static int lock_get(const struct options *options, int *code)
 	} else if (result == -EOPNOTSUPP) {
 		cli_warn("lock: the keeper knows no named locks: it is of another version; restart zkflockd");
 	} else {
-		cli_warn("lock: %s: %s", options->name, strerror(-result));
+		cli_warn("lock: %s: %s%s", options->name, strerror(-result),
+		         result == -ENOLCK ? ASK_THE_DOCTOR : "");
 	}
 	close(fd);
 	return -1;

@@ -822,7 +822,7 @@ test_tools_say_when_no_keeper_answers() {
 	mkdir -p "$T/run"
 	out=$(ZKFLOCK_RUNTIME_DIR=$T/run "$BUILD/zkflock" list 2>&1)
 	same 'exit status' 3 $?
-	has 'message' "no keeper answers in $T/run: No such file" "$out"
+	has 'message' "no keeper answers in $T/run: No such file or directory; a keeper starts with the first cluster lock" "$out"
 	out=$(ZKFLOCK_RUNTIME_DIR=$T/run "$BUILD/zkflock" reload 2>&1)
 	same 'reload: exit status' 3 $?
 	has 'reload: message' "no keeper answers in $T/run: No such file" "$out"

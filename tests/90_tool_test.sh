@@ -272,6 +272,8 @@ test_break_takes_it_away_and_on_loss_applies() {
 	end "$spawned"
 	out=$(tool beta break --yes s/nobody.lock)
 	assertEquals '1 zkflock: break: nobody has the lock s/nobody.lock; see zkflock list' "$? $out"
+	out=$(tool beta break --yes /s/nobody.lock)
+	assertEquals "1 zkflock: break: nobody has the lock /s/nobody.lock; see zkflock check for a file's lock" "$? $out"
 	out=$(tool beta break -y)
 	assertEquals '64 zkflock: break: no LOCK; see zkflock break --help' "$? $out"
 }
@@ -381,6 +383,10 @@ test_doctor_finds_what_is_wrong() {
 	echo nonsense >>"$T/delta/zkflock.conf"
 	out=$(tool delta doctor)
 	assertEquals "1 fail configuration,ok library,ok runtime" "$? $(verdicts <<<"$out")"
+	ENSEMBLE=none.invalid:2181 host theta
+	out=$(tool theta doctor)
+	assertContains "$out" '-> is the name right'
+	assertNotContains "$out" 'firewall'
 }
 
 test_a_go_program_is_known() {
@@ -422,6 +428,28 @@ test_lock_excludes_hosts_and_files_of_that_name() {
 	wait $!
 	assertEquals 0 $?
 	assertEquals 'free' granted "$(try beta n.lock)"
+}
+
+test_lock_without_zookeeper_says_where_to_look() {
+	local out
+	ENSEMBLE=127.0.0.1:1 host eta 'connect_timeout 200ms'
+	out=$(tool eta lock -n s/x.lock true)
+	assertEquals '71 zkflock: lock: s/x.lock: No locks available; `zkflock doctor` says why' "$? $out"
+}
+
+test_completion_knows_locks_and_columns() {
+	# shellcheck disable=SC2329
+	zkflock() { echo s/some.lock; }
+	local out words
+	. "$TESTS/../conf/zkflock.bash-completion"
+	for words in 'who s/so' 'lock s/so' 'break s/so' 'list -o ho' 'who --output LOCK,st'; do
+		read -ra COMP_WORDS <<<"zkflock $words"
+		COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+		_zkflock 2>/dev/null
+		out+="${COMPREPLY[*]};"
+	done
+	unset -f zkflock
+	assertEquals 's/some.lock;s/some.lock;s/some.lock;HOST;LOCK,START LOCK,STATE;' "$out"
 }
 
 test_lock_refuses_what_it_does_not_understand() {

@@ -98,4 +98,15 @@ test_what_refers_to_something_finds_it() {
 	done
 }
 
+# A recipe whose rule is one lock of many files by mistake would lock a database as a whole.
+test_the_recipes_rules_are_of_files() {
+	local out rules
+	rules=$(sed -n '/^\.SH RECIPES/,/^\.SH THREATS/p' man/zkflock.7 | plain /dev/stdin | grep -oE '^map [^ ]+ +[^ ]+')
+	assertTrue "rules: $rules" "[ $(wc -l <<<"$rules") -ge 3 ]"
+	echo "$rules" >"$SHUNIT_TMPDIR/recipes.conf"
+	out=$(ZKFLOCK_CONF=$SHUNIT_TMPDIR/recipes.conf "$BUILD/zkflock" check --all 2>&1)
+	assertEquals "$out" 0 $?
+	assertNotContains "$out" 'a group'
+}
+
 . shunit2
