@@ -142,6 +142,17 @@ static void make_refused(const char *path, int error)
 	denied[0] = 0;
 }
 
+/* Our own name, for people: that of a session that is being resumed is known before a server has said so. */
+static const char *host_or_former(void)
+{
+	static char former[ZKF_HOST_BYTES];
+
+	if (host[0])
+		return host;
+	snprintf(former, sizeof(former), "%016" PRIx64, (uint64_t)session.id);
+	return session.id ? former : "";
+}
+
 static void tell_doubted(void)
 {
 	/* While claims are being adopted there are holders of a former keeper's, though this one grants nothing yet. */
@@ -151,7 +162,7 @@ static void tell_doubted(void)
 	inherited_ns = 0;
 	zkf_counts.leases_over++;
 	ZKF_PROBE2(lease_over, host, zkf_now_ns() - deadline_ns);
-	zkf_log(ZKF_LOG_WARN, "session lease-over host=%s why=\"no write was acknowledged in time\"", host);
+	zkf_log(ZKF_LOG_WARN, "session lease-over host=%s why=\"no write was acknowledged in time\"", host_or_former());
 	set_trouble("ZooKeeper does not answer");
 	events.doubted();
 }
@@ -372,7 +383,7 @@ static void look_up_later(int64_t delay_ms);
 
 static void session_expired(void)
 {
-	zkf_log(ZKF_LOG_ERROR, "session expired host=%s", host);
+	zkf_log(ZKF_LOG_ERROR, "session expired host=%s", host_or_former());
 	usable = false;
 	state = CLOSED;
 	deadline_ns = 0;
@@ -390,6 +401,7 @@ static void session_expired(void)
 	zkf_zk_close(true);
 	memset(beats, 0, sizeof(beats));
 	host[0] = 0;
+	session.id = 0;
 	session_open();
 }
 
@@ -422,7 +434,7 @@ static void connection_changed(void)
 		return;
 	}
 	if (!zkf_zk_connected()) {
-		zkf_log(ZKF_LOG_WARN, "session disconnected host=%s", host);
+		zkf_log(ZKF_LOG_WARN, "session disconnected host=%s", host_or_former());
 		if (!usable)
 			set_trouble("no connection to ZooKeeper");
 		look_up_later(timeout_ms / ZKF_LOOK_UP_FIRST_PART);

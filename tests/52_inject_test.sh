@@ -256,7 +256,7 @@ sweep_allocations() {
 # The nth allocation of a keeper that starts
 sweep_starts() {
 	local n
-	for ((n = 1; n <= ${TO:-120}; n += ${STEP:-1})); do
+	for ((n = ${FROM:-1}; n <= ${TO:-120}; n += ${STEP:-1})); do
 		keeper_stop alpha
 		keeper_stop beta
 		plan alpha "alloc $n fail"
