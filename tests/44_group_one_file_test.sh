@@ -97,6 +97,15 @@ test_signals_and_waiters() {
 	kill -KILL "$(actor_of a)"
 	expect_answer b ok
 	expect_answer c ok
+	# On one host alone, without a recall that would make it look: sooner than by anybody's patience.
+	expect c 'flock 0 un' ok
+	expect b 'flock 0 ex' ok
+	actor d alpha
+	expect d 'open 0 rw one/5' ok
+	tell d 'flock 0 ex'
+	pending d
+	kill -KILL "$(actor_of b)"
+	expect_answer d ok 2
 }
 
 . shunit2

@@ -149,11 +149,14 @@ test_a_trial_lock_is_nobody() {
 # asks PID - has it a conversation?
 asks() { find "/proc/$1/fd" -lname 'socket:*' | grep -q .; }
 
-# A runtime directory that is no tmpfs outlives the machine's end, the clock of the lease does not.
+# A runtime directory that is no tmpfs outlives the machine's end; neither the clock of the lease does, nor any process: who
+# had what the kernel refuses to lock is on record there.
 test_the_machine_has_started_again() {
-	local keeper guard
+	local keeper guard of_that_run
 	host reborn
 	hold reborn boot.lock && end "$holder"
+	REFUSE=ENOLCK hold reborn refused.lock -k posix || return
+	of_that_run=$holder
 	keeper=$(keeper_pid reborn)
 	guard=$(sed -n 's/^PPid:.//p' "/proc/$keeper/status")
 	assertEquals 'a keeper and its guard' zkflockd "$(cat "/proc/$guard/comm")"
@@ -169,6 +172,8 @@ test_the_machine_has_started_again() {
 	END
 	hold beta boot.lock
 	assertEquals 'who asks now' busy "$(try reborn boot.lock)"
+	assertEquals 'no process of that run has anything' granted "$(try reborn refused.lock -k posix)"
+	assertFalse 'nobody is taken for one of that run, and killed' "gone $of_that_run"
 	end "$holder"
 }
 
