@@ -498,6 +498,8 @@ static void session_open(void)
 		snprintf(addresses, sizeof(addresses), "%s", session.addresses);
 	if (!addresses[0]) {
 		look_up_later(0);
+		if (numeric) /* memory was out */
+			zkf_timer_arm(&retry_timer, zkf_now_ns() + RETRY_NS);
 		return;
 	}
 	error = zkf_zk_open(addresses, config->session_timeout_ms, saved ? session.id : 0,

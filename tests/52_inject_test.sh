@@ -127,7 +127,7 @@ test_every_class_of_calls_is_met() {
 	assertEquals 'nothing fails' "$ALL_WELL" "$said"
 	assertEquals 'not met: who makes these calls now?' '' "$(unmet)"
 	for class in $(classes_met | awk '{ print $2 }'); do
-		[[ " ${CLASSES[*]} ${RARE_CLASSES[*]} alloc init close " == *" $class "* ]] || fail "$class is in no list"
+		[[ " ${CLASSES[*]} ${RARE_CLASSES[*]} alloc address init close " == *" $class "* ]] || fail "$class is in no list"
 	done
 }
 
@@ -192,6 +192,16 @@ test_start_fails() {
 		"create.host 1 after ${CODES[CONNECTIONLOSS]}" "set.host 1 before ${CODES[SYSTEM]}" \
 		"create.mailbox 1 refuse ${CODES[MARSHALLING]}"
 	crosses 'a start fails'
+	assertEquals 'crossed' 0 $?
+}
+
+# The configured addresses are numbers, which no look-up is to find later.
+test_no_memory_for_the_servers_addresses() {
+	keeper_stop alpha
+	keeper_stop beta
+	plan alpha "address 1 fail"
+	plan beta "address 2 fail"
+	crosses 'no memory for addresses'
 	assertEquals 'crossed' 0 $?
 }
 

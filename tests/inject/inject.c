@@ -13,7 +13,8 @@
  *
  *     CLASS NTH ACTION [ARGUMENT]
  *
- *     CLASS   VERB.WHAT, see class_of(), as create.claim, set.peer, get.queue; or alloc; or any (every call to ZooKeeper)
+ *     CLASS   VERB.WHAT, see class_of(), as create.claim, set.peer, get.queue; or alloc; or address (a server's, in memory, too);
+ *             or any (every call to ZooKeeper)
  *     NTH     of that class, from 1; 0: every one
  *     ACTION  refuse RC   the call returns RC at once, and nothing was sent
  *             before RC   its answer is RC, and nothing was done
@@ -22,7 +23,7 @@
  *             gone        the node (create: the one it is to be made in) is deleted if it is empty, then the call made
  *             expire      the session is ended, then the call made
  *             kill        the keeper is killed, then the call made by nobody
- *             fail        (alloc) there is no memory
+ *             fail        (alloc, address) there is no memory
  *             rate N      (alloc) of a thousand, N fail; NTH is the seed
  *
  * What was done is appended to "injected", a line for each: the plan's line.  A line that stands there is not done again by a
@@ -222,11 +223,17 @@ WRAPPED(FILE *, fdopen, (int fd, const char *mode), (fd, mode), NULL)
 WRAPPED(DIR *, opendir, (const char *path), (path), NULL)
 WRAPPED(ssize_t, getline, (char **line, size_t *bytes, FILE *in), (line, bytes, in), -1)
 WRAPPED(ssize_t, __getdelim, (char **line, size_t *bytes, int end, FILE *in), (line, bytes, end, in), -1)
-WRAPPED(int, getaddrinfo,
-        (const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **found),
-        (node, service, hints, found), EAI_MEMORY)
 WRAPPED(int, pthread_create, (pthread_t * thread, const pthread_attr_t *attr, void *(*run)(void *), void *argument),
         (thread, attr, run, argument), EAGAIN)
+
+int __real_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **found);
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **found);
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **found)
+{
+	bool fails = consult("address").action;
+
+	return no_memory() || fails ? EAI_MEMORY : __real_getaddrinfo(node, service, hints, found);
+}
 
 int __wrap_asprintf(char **text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int __wrap_asprintf(char **text, const char *format, ...)
