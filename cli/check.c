@@ -139,6 +139,7 @@ static void print_warnings(const struct cli_config *loaded, const struct zkf_rul
 	struct stat status;
 
 	cli_rule_warn(loaded, rule);
+	cli_prefix_warn_missing(rule);
 	if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
 		puts("  warning   neither a regular file nor a directory: its locks stay on this host");
 }
@@ -158,6 +159,18 @@ static void print_links(const struct zkf_config *config, const char *real)
 	}
 }
 
+/* rule_as_written - the rule of a path that can't be resolved, if it is written as the kernel would print it; or NULL */
+static const struct zkf_rule *rule_as_written(const struct zkf_config *config, const char *path)
+{
+	char directory[PATH_MAX] = "", whole[PATH_MAX];
+	int len;
+
+	if (path[0] != '/' && !getcwd(directory, sizeof(directory)))
+		return NULL;
+	len = snprintf(whole, sizeof(whole), "%s%s%s", directory, path[0] == '/' ? "" : "/", path);
+	return len < (int)sizeof(whole) ? zkf_config_match(config, whole, (size_t)len) : NULL;
+}
+
 /* check_path - report on one path; true when it is mapped */
 static bool check_path(const struct cli_config *loaded, const char *path)
 {
@@ -168,6 +181,9 @@ static bool check_path(const struct cli_config *loaded, const char *path)
 	if (result < 0) {
 		cli_print_safe(stdout, path, strlen(path));
 		printf("\n  not mapped: %s\n", strerror(-result));
+		rule = rule_as_written(&loaded->config, path);
+		if (rule)
+			cli_prefix_warn_missing(rule);
 		return false;
 	}
 	cli_print_safe(stdout, real, strlen(real));

@@ -137,6 +137,9 @@ int cli_prefix_look(const struct zkf_rule *rule, char *path, char *real);
 /* cli_prefix_warn - print a line "  warning   ..." of such a rule */
 void cli_prefix_warn(const struct zkf_rule *rule, const char *real);
 
+/* cli_prefix_warn_missing - print a line "  warning   ..." if the prefix of this rule is not there */
+void cli_prefix_warn_missing(const struct zkf_rule *rule);
+
 /* cli_rule_warn - print what a reader of the rules may overlook about one of them, a line "  warning   ..." each */
 void cli_rule_warn(const struct cli_config *loaded, const struct zkf_rule *rule);
 

@@ -74,6 +74,18 @@ int cli_prefix_look(const struct zkf_rule *rule, char *path, char *real)
 	return 1;
 }
 
+void cli_prefix_warn_missing(const struct zkf_rule *rule)
+{
+	char path[PATH_MAX], real[PATH_MAX];
+	int result = cli_prefix_look(rule, path, real);
+
+	if (rule->excluded || (result != -ENOENT && result != -ENOTDIR))
+		return;
+	printf("  warning   %s:%d: ", rule->place.file, rule->place.line);
+	cli_print_safe(stdout, path, strlen(path));
+	printf(": %s, so the rule meets no file yet\n", strerror(-result));
+}
+
 void cli_prefix_warn(const struct zkf_rule *rule, const char *real)
 {
 	printf("  warning   %s:%d: %.*s goes through a symbolic link, so the rule meets no file: write ", rule->place.file,
