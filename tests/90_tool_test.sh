@@ -11,7 +11,10 @@
 TOOL=$BUILD/zkflock
 ZKFLOCK_TEST_LOG=info # the keepers, too
 
+# A session that outlives a moment in which a busy machine runs neither server nor keeper: who has expired has nothing left
+# to list.
 oneTimeSetUp() {
+	local SESSION_TIMEOUT=20s
 	zk_start || return 1
 	host alpha "metrics_file $T/alpha/metrics"
 	host beta "map $T/beta/w w/%r on_loss=warn"
@@ -41,9 +44,9 @@ test_status_tells_how_the_keeper_is() {
 	assertContains "$out" "$(printf '%-18s ready' state)"
 	assertContains "$out" "$(printf '%-18s 127.0.0.1:%s' server "$ZK_PORT")"
 	assertContains "$out" "$(printf '%-18s standalone' server_mode)"
-	assertContains "$out" "$(printf '%-18s 6000' session_timeout_ms)"
+	assertContains "$out" "$(printf '%-18s 20000' session_timeout_ms)"
 	assertEquals 'the session is ours' "$(fact alpha session)" "$(zkcat ls /zkflock/hosts | head -n 1)"
-	assertTrue 'there is a lease' "[ $(fact alpha lease_ms) -gt 0 ] && [ $(fact alpha lease_ms) -le 6000 ]"
+	assertTrue 'there is a lease' "[ $(fact alpha lease_ms) -gt 0 ] && [ $(fact alpha lease_ms) -le 20000 ]"
 	assertEquals 'what it keeps' '1 1' "$(fact alpha locks) $(fact alpha claims_granted)"
 	before=$(fact alpha grants_queued)
 	assertEquals granted "$(try alpha second.lock)"
@@ -57,7 +60,7 @@ test_status_as_json() {
 	local out
 	assertEquals granted "$(try alpha first.lock)"
 	out=$(tool alpha status --json)
-	assertEquals "ready 6000 0" "$(json 'd["state"], d["session_timeout_ms"], d["losses"]' <<<"$out" | tr -d "(),'")"
+	assertEquals "ready 20000 0" "$(json 'd["state"], d["session_timeout_ms"], d["losses"]' <<<"$out" | tr -d "(),'")"
 	assertEquals 'the session is a string' 16 "$(json 'len(d["session"])' <<<"$out")"
 	assertTrue 'histograms are objects' "[ '$(json 'd["grants_queued"]["within_any"] == d["grants_queued"]["count"] > 0' <<<"$out")' = True ]"
 	assertContains 'warnings' "$(json '"; ".join(d["warnings"])' <<<"$out")" 'three or five are recommended'
@@ -132,8 +135,10 @@ test_the_metrics_file() {
 
 # ---- list and who ----------------------------------------------------------------------------------------------------
 
-# rows HOST FILE COLUMNS - of one lock, one space between two cells
-rows() { tool "$1" list -n -o "LOCK,$3" | awk -v lock="s/$2" '$1 == lock { $1 = ""; sub(/^ /, ""); print }'; }
+# rows HOST FILE COLUMNS - of one lock, one space between two cells; and whatever the tool complains of
+rows() {
+	tool "$1" list -n -o "LOCK,$3" | awk -v lock="s/$2" '$1 == "zkflock:" { print } $1 == lock { $1 = ""; sub(/^ /, ""); print }'
+}
 rows_are() { [ "$(rows "$1" "$2" "$3")" = "$4" ]; }
 
 test_list_shows_the_queue_of_every_host_in_order() {
@@ -189,6 +194,7 @@ test_list_as_it_is_printed() {
 	assertTrue 'again and again' "wait_until 6 twice PID '$T/watched'"
 	kill $!
 	wait $! 2>/dev/null
+	assertEquals 'without escapes there too' 0 "$(grep -c $'\033' "$T/watched")"
 	end "$holder"
 }
 twice() { [ "$(grep -c "$1" "$2")" -ge 2 ]; }
@@ -209,8 +215,10 @@ test_json_of_any_path() {
 
 test_who_by_path_and_by_lock() {
 	local out
+	keeper_start beta
 	hold alpha w.lock || fail 'alpha got no lock'
-	assertEquals 'by path' "$holder 0" "$(tool beta who -no pid "$T/beta/s/w.lock" | xargs) $?"
+	out=$(tool beta who -no pid "$T/beta/s/w.lock")
+	assertEquals 'by path' "0 $holder" "$? $(xargs <<<"$out")"
 	assertEquals 'by name' "$holder" "$(tool beta who -no pid s/w.lock | xargs)"
 	assertEquals 'by znode' "$holder" "$(tool beta who -no pid s%2Fw.lock | xargs)"
 	tool beta who s/nobody.lock >/dev/null
@@ -222,7 +230,7 @@ test_who_by_path_and_by_lock() {
 	end "$holder"
 }
 
-# A reader that is slower than the keeper gets every row.
+# A reader that is slower than the keeper gets every row: this one begins when the keeper has no more room.
 test_a_slow_reader_gets_every_row() {
 	spawn alpha "$PYTHON" -c 'import fcntl, os, time
 for i in range(13):
@@ -233,20 +241,28 @@ for f in files: fcntl.flock(f, fcntl.LOCK_EX)
 print("locked", flush=True)
 time.sleep(60)'
 	wait_until 20 contains "$spawned_out" locked
-	assertEquals 80 "$("$PYTHON" - "$T/alpha/run/socket" \
+	assertEquals 'rows, of which some had to wait' '80 True' "$("$PYTHON" - "$T/alpha/run/socket" \
 		"$(sed -n 's/^#define ZKF_WIRE_MAGIC \(0x[0-9a-f]*\)u.*/\1/p' "$TESTS/../keeper/wire.h")" <<-'END'
-		import socket, struct, sys, time
+		import array, fcntl, socket, struct, sys, termios, time
+		def queued():
+		    bytes = array.array('i', [0])
+		    fcntl.ioctl(s, termios.FIONREAD, bytes)
+		    return bytes[0]
 		s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 		s.settimeout(20)
 		s.connect(sys.argv[1])
 		s.send(struct.pack('=IBBBBiiqqQQ', int(sys.argv[2], 16), 4, 0, 0, 0, 0, -1, 0, 0, 0, 0))
-		time.sleep(1.5)
-		rows = 0
+		before, since, end = 0, time.monotonic(), time.monotonic() + 30
+		while time.monotonic() < min(end, since + 1) or not before:
+		    if queued() != before: before, since = queued(), time.monotonic()
+		    time.sleep(0.01)
+		rows = total = 0
 		while True:
 		    packet = s.recv(9000)
+		    total += len(packet)
 		    if not packet or packet[4] != 8: break
 		    rows += b'many.' in packet
-		print(rows if packet and packet[4] == 9 else 'no end after %d' % rows)
+		print('%d %s' % (rows, before < total) if packet and packet[4] == 9 else 'no end after %d' % rows)
 	END
 	)"
 	end "$spawned"
@@ -263,7 +279,7 @@ test_break_takes_it_away_and_on_loss_applies() {
 	assertEquals '64 zkflock: break: nobody to ask: standard input is no terminal; allowed is --yes' "$? $out"
 	assertFalse 'not broken' "gone $holder"
 	out=$(tool beta break --yes --reason 'its "host" burns' s/b.lock)
-	assertEquals 'broken' "0 broken: FLOCK, host $(hostname)" "$? $(tail -n 1 <<<"$out")"
+	assertEquals 'broken' "0 broken: FLOCK, host $HOSTNAME" "$? $(tail -n 1 <<<"$out")"
 	assertContains 'it says whom' "$out" "$holder"
 	assertTrue 'its holder is killed' "wait_until 5 gone $holder"
 	assertTrue 'the next one has it' "wait_until 5 contains $next granted"
@@ -305,7 +321,7 @@ test_break_ends_the_holder_before_the_next_one_is_let_in() {
 	assertTrue 'its holder is killed' "wait_until 5 gone $holder"
 	assertTrue 'the next one has it' "wait_until 5 contains $next granted"
 	wait "$breaking"
-	assertEquals 'broken' "0 broken: FLOCK, host $(hostname)" "$? $(tail -n 1 "$T/break.out")"
+	assertEquals 'broken' "0 broken: FLOCK, host $HOSTNAME" "$? $(tail -n 1 "$T/break.out")"
 	assertTrue 'the log of its host: who and why' "logged alpha 'break lock=s%2Flate.lock .* by_uid=$(id -u) by_pid=.* reason=\"late\"'"
 	end "$spawned"
 }
@@ -319,7 +335,7 @@ test_break_by_force_asks_nobody() {
 	wait_until 5 test "$(claims locks forced.lock)" = 2
 	kill -STOP "$guard" "$keeper"
 	out=$(tool beta break --yes --force s/forced.lock)
-	assertEquals 'broken' "0 broken: FLOCK, host $(hostname)" "$? $(tail -n 1 <<<"$out")"
+	assertEquals 'broken' "0 broken: FLOCK, host $HOSTNAME" "$? $(tail -n 1 <<<"$out")"
 	assertTrue 'the next one has it' "wait_until 5 contains $next granted"
 	kill -CONT "$guard" "$keeper"
 	assertTrue 'its holder is killed later' "wait_until 5 gone $holder"
@@ -332,7 +348,7 @@ test_break_of_a_lock_whose_holder_is_only_warned() {
 	mkdir -p "$T/beta/w"
 	hold beta ../w/w.lock || fail 'beta got no lock'
 	out=$(tool beta break --yes w/w.lock)
-	assertEquals 'broken' "0 broken: FLOCK, host $(hostname)" "$? $(tail -n 1 <<<"$out")"
+	assertEquals 'broken' "0 broken: FLOCK, host $HOSTNAME" "$? $(tail -n 1 <<<"$out")"
 	assertFalse 'it runs on' "gone $holder"
 	assertTrue 'it is said' "logged beta 'loss lock=w%2Fw.lock pid=$holder action=none'"
 	end "$holder"
@@ -340,6 +356,7 @@ test_break_of_a_lock_whose_holder_is_only_warned() {
 
 test_break_asks_on_a_terminal() {
 	local out
+	keeper_start beta
 	hold alpha ask.lock || fail 'alpha got no lock'
 	out=$(ZKFLOCK_CONF=$T/beta/zkflock.conf ZKFLOCK_RUNTIME_DIR=$T/beta/run "$PYTHON" -c 'import os, pty, sys
 pid, fd = pty.fork()
@@ -357,6 +374,32 @@ print(out.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))' "$TOOL")
 	assertEquals 'exit code' 1 "${out##* }"
 	assertFalse 'no is no' "gone $holder"
 	end "$holder"
+}
+
+# ---- check -----------------------------------------------------------------------------------------------------------
+
+check() { ZKFLOCK_CONF=$T/prefix.conf "$TOOL" check "$@" 2>&1; }
+
+test_check_warns_of_a_prefix_that_does_not_exist() {
+	local out
+	local why='No such file or directory, so the rule meets no file yet'
+	printf '%s\n' "map $T/missing m/%r" "map $T/missing/not -" "map $T/lacking/*/x l/%1/%r" "map $T/alpha/s s/%r" \
+		"map $T/prefix.conf/x f/%r" >"$T/prefix.conf"
+	out=$(check "$T/missing/job.lock")
+	assertEquals 'the path can not be resolved' 1 $?
+	assertContains "$out" 'not mapped: No such file or directory'
+	assertContains "$out" "  warning   $T/prefix.conf:1: $T/missing: $why"
+	assertContains 'a relative path' "$(cd "$T" && check missing/job.lock)" "  warning   $T/prefix.conf:1: $T/missing: $why"
+	out=$(check "$T/missing")
+	assertEquals 'the prefix itself is mapped' 0 $?
+	assertContains "$out" "  warning   $T/prefix.conf:1: $T/missing: $why"
+	assertContains 'up to a pattern' "$(check "$T/lacking/a/x/job.lock")" "  warning   $T/prefix.conf:3: $T/lacking: $why"
+	assertContains 'below a file' "$(check "$T/prefix.conf/x/job.lock")" \
+		"  warning   $T/prefix.conf:5: $T/prefix.conf/x: Not a directory, so the rule meets no file yet"
+	out=$(check "$T/alpha/s/job.lock" "$T/alpha/s/missing/job.lock" "$T/missing/not/job.lock")
+	assertEquals 'one that exists, one that excludes' 0 "$(grep -c warning <<<"$out")"
+	mkdir "$T/missing"
+	assertEquals 'now it exists' 0 "$(check "$T/missing/job.lock" | grep -c warning)"
 }
 
 # ---- doctor ----------------------------------------------------------------------------------------------------------
@@ -485,18 +528,71 @@ test_a_lost_lock_ends_the_whole_group() {
 
 # ---- every verb ------------------------------------------------------------------------------------------------------
 
+# verbs - all of them, as the tool says
+verbs() { "$TOOL" nonsense 2>&1 | sed 's/.*allowed are//; s/,//g'; }
+
 test_every_verb_has_help_a_manual_and_completion() {
-	local verb out wrong=
-	for verb in $("$TOOL" nonsense 2>&1 | sed 's/.*allowed are//; s/,//g'); do
-		out=$("$TOOL" "$verb" --help) || wrong+=" $verb: status $?"
+	local verb out wrong='' count=0
+	"$TOOL" nonsense 2>/dev/null
+	assertEquals 'no such verb' 64 $?
+	for verb in $(verbs); do
+		((++count))
+		out=$("$TOOL" "$verb" --help 2>"$T/help.err") || wrong+=" $verb: status $?"
+		[ ! -s "$T/help.err" ] || wrong+=" $verb: help on standard error"
 		[[ $out == "usage: zkflock $verb"* ]] || wrong+=" $verb: '${out%%$'\n'*}'"
 		[[ $out == *'xits with '* || $out == *'exit status is'* ]] || wrong+=" $verb: no exit codes"
 		[ "$(grep -c "^\.SS zkflock $verb\$" "$TESTS/../man/zkflock.1")" = 2 ] || wrong+=" $verb: not in the manual, or not its exit codes"
-		"$TOOL" "$verb" --nonsense >/dev/null 2>&1 && wrong+=" $verb: takes any option"
 		out=$(. "$TESTS/../conf/zkflock.bash-completion" && COMP_WORDS=(zkflock "$verb") COMP_CWORD=1 && _zkflock 2>/dev/null && echo "${COMPREPLY[*]}")
 		[ "$out" = "$verb" ] || wrong+=" $verb: completed to '$out'"
 	done
 	assertEquals '' "$wrong"
+	assertTrue "verbs were found: $count" "[ $count -ge 10 ]"
+}
+
+# The manual has one sentence for all of them: "A wrong command line is N (but M for run)."
+test_an_unknown_option_is_a_wrong_command_line() {
+	local verb option out documented usual run status
+	documented=$(sed 's/\\f[BIRP]//g; s/^\.[A-Z]* //' "$TESTS/../man/zkflock.1" | paste -sd ' ' |
+		sed -n 's/.*A wrong command line is \([0-9]*\) (but \([0-9]*\) for run ).*/\1 \2/p')
+	read -r usual run <<<"$documented"
+	assertEquals 'as the manual says' '64 125' "$usual $run"
+	for verb in $(verbs); do
+		for option in --nonsense -Z --help=x; do
+			out=$(tool alpha "$verb" "$option" </dev/null)
+			status=$?
+			assertEquals "$verb $option" "$([ "$verb" = run ] && echo "$run" || echo "$usual")" $status
+			assertContains "$verb $option: $out" "$out" "zkflock: $verb: un"
+			assertContains "$verb $option: $out" "$out" "see zkflock $verb --help"
+		done
+		[ "$verb" = run ] || [[ $("$TOOL" "$verb" --help) == *"$usual (wrong command line)"* ]] || fail "$verb --help does not tell $usual"
+	done
+	"$TOOL" >/dev/null 2>&1
+	assertEquals 'no verb' "$usual" $?
+	"$TOOL" --nonsense >/dev/null 2>&1
+	assertEquals 'an option as the verb' "$usual" $?
+}
+
+# What goes to a pipe or a file is for programs, whatever TERM says.
+test_a_pipe_gets_no_escape_sequences() {
+	local verb words
+	hold alpha pipe.lock || fail 'alpha got no lock'
+	for words in list 'list -J' "who s/pipe.lock" "who $T/alpha/s/pipe.lock" status 'status -J' reload "token $T/alpha/s/pipe.lock" \
+		"check $T/alpha/s/pipe.lock" 'check --all' "doctor $PROBES/lock" 'lock -v other.lock true' 'run true' --help --version; do
+		# shellcheck disable=SC2086 # words
+		TERM=xterm-256color tool alpha $words >"$T/piped"
+		assertEquals "$words" 0 $?
+		assertFalse "$words" "grep -q '[[:cntrl:]]' '$T/piped'"
+		[ "$words" = 'run true' ] || assertTrue "$words: $(wc -c <"$T/piped") bytes" "[ -s '$T/piped' ]"
+	done
+	for verb in $(verbs); do
+		assertEquals "$verb --help" 0 "$(TERM=xterm-256color "$TOOL" "$verb" --help 2>&1 | grep -c '[[:cntrl:]]')"
+	done
+	end "$holder"
+	hold alpha pipe.lock || fail 'alpha got no lock'
+	tool alpha break --yes s/pipe.lock >"$T/piped"
+	assertEquals 'broken' 0 $?
+	assertFalse 'break' "grep -q '[[:cntrl:]]' '$T/piped'"
+	assertTrue 'its holder is killed' "wait_until 5 gone $holder"
 }
 
 . shunit2

@@ -45,25 +45,39 @@ test_every_setting_is_explained_whole() {
 	assertTrue "settings were found: $count" "[ $count -ge 9 ]"
 }
 
-# What --help tells of must stand in the page.
+# section PAGE HEADING - from the first of these .SS to the next heading
+section() { plain "$1" | awk -v heading=".SS $2" '/^\.S[HS]/ { found = $0 == heading && !seen; seen = seen || found } found'; }
+
+# options - those of a text that --help prints on standard input; of letters that stand together, as in [-fy], each
+options() { grep -oE '(^|[ [,|])--?[a-zA-Z][a-z-]*' | tr -d ' [,|' | sed '/^--/!s/[a-zA-Z]/\n-&/2g' | sort -u; }
+
+# needs_option TEXT OPTION LABEL - as needs; not what an option's name only begins with
+needs_option() { [[ $1 =~ (^|[^a-zA-Z-])"$2"($|[^a-zA-Z-]) ]] || missing+="$3: $2"$'\n'; }
+
+# What --help tells of must stand in the page, below its verb; the options of who stand below list.
 test_every_option_and_verb_stands_in_a_page() {
-	local verb option page count=0 missing='' verbs
-	page=$(plain man/zkflock.1)
-	verbs=$("$BUILD/zkflock" --help | sed -n 's/^\(usage:\)\? *zkflock \([a-z]*\)\( .*\)\?$/\2/p' | sort -u)
+	local verb option text count=0 missing='' verbs
+	verbs=$("$BUILD/zkflock" nonsense 2>&1 | sed 's/.*allowed are//; s/,//g')
 	for verb in $verbs; do
-		needs "$page" ".SS zkflock $verb" 'zkflock(1)'
-		for option in $("$BUILD/zkflock" "$verb" --help | grep -oE '(^|[ [,|])--?[a-zA-Z][a-z-]*' | tr -d ' [,|'); do
+		needs "$("$BUILD/zkflock" --help)" $'\n'"  $verb " 'zkflock --help'
+		text=$(section man/zkflock.1 "zkflock $verb")
+		needs "$text" "zkflock $verb" 'zkflock(1)'
+		[ "$verb" != who ] || text+=$(section man/zkflock.1 'zkflock list')
+		for option in $("$BUILD/zkflock" "$verb" --help | options); do
 			((++count))
-			needs "$page" "$option" "zkflock(1), $verb"
+			needs_option "$text" "$option" "zkflock(1), $verb"
 		done
 	done
-	page=$(plain man/zkflockd.8)
-	for option in $("$BUILD/zkflockd" --help | grep -oE -- '--[a-z-]+'); do
-		((++count))
-		needs "$page" "$option" 'zkflockd(8)'
-	done
 	assertEquals 'nothing is missing' '' "$missing"
-	assertTrue "verbs and options were found: $verbs, $count" "[ $count -ge 5 ]"
+	assertTrue "verbs and options were found: $verbs, $count" "[ $(wc -w <<<"$verbs") -ge 10 ] && [ $count -ge 40 ]"
+	text=$(plain man/zkflockd.8)
+	count=0 missing=''
+	for option in $("$BUILD/zkflockd" --help | options); do
+		((++count))
+		needs_option "$text" "$option" 'zkflockd(8)'
+	done
+	assertEquals 'nothing of the keeper is missing' '' "$missing"
+	assertTrue "the keeper's options were found: $count" "[ $count -ge 4 ]"
 }
 
 test_every_variable_stands_in_a_page() {
