@@ -379,7 +379,7 @@ test_destructors() {
 
 # case B04 between hosts: beta wants the same files as the threads and children of a forking program
 test_fork_in_a_program_with_threads() {
-	local forker
+	local forker status
 	on alpha mkdir -p forker
 	on beta mkdir -p forker
 	spawn alpha "$PROBES/forker" forker 60
@@ -389,7 +389,8 @@ test_fork_in_a_program_with_threads() {
 		assertEquals 'beta has its turn' granted "$(cat "$T/out.beta")"
 	done
 	wait "$forker"
-	assertEquals "forker: $(cat "$spawned_out")" 0 $?
+	status=$?
+	assertEquals "forker: $(cat "$spawned_out")" 0 $status
 }
 
 . shunit2

@@ -88,7 +88,7 @@ test_what_a_thread_had_before_the_keeper_died() {
 
 # n/x/job and n/y/job are one lock, until n/x gets a name of its own: the former keeps the old one while it is in use, ...
 test_a_file_with_another_name_beside_one_with_the_old() {
-	local host
+	local host status
 	actor a alpha
 	actor c beta
 	expect a 'open 0 rw n/x/job' ok
@@ -99,7 +99,8 @@ test_a_file_with_another_name_beside_one_with_the_old() {
 	for host in alpha beta; do
 		echo "map $T/$host/s/n/x moved/%b" >>"$T/$host/zkflock.conf"
 		on $host env -u LD_PRELOAD "$BUILD/zkflock" reload >"$T/out.reload"
-		assertEquals "$host: $(cat "$T/out.reload")" 0 $?
+		status=$?
+		assertEquals "$host: $(cat "$T/out.reload")" 0 $status
 	done
 	# ... and no longer, though the latter was used meanwhile.
 	expect a 'flock 1 ex' ok

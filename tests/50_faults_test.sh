@@ -301,7 +301,7 @@ test_a_runtime_directory_that_can_not_be_used() {
 
 # hostile WHAT... - let tests/probes/hostile.c loose on alpha's keeper: it must live, serve, and leak no descriptor
 hostile() {
-	local pid before
+	local pid before status
 	assertEquals "before $1" granted "$(try alpha hostile-other.lock)"
 	pid=$(keeper_pid alpha)
 	before=$(descriptors_of "$pid")
@@ -310,7 +310,8 @@ hostile() {
 	assertEquals "after $1, alpha" granted "$(try alpha hostile.lock)"
 	assertEquals "after $1, beta" granted "$(wait_for beta hostile.lock 5)"
 	wait_until 5 few_descriptors "$pid" $((before + 5))
-	assertEquals "descriptors: $before before, $(descriptors_of "$pid") after" 0 $?
+	status=$?
+	assertEquals "descriptors: $before before, $(descriptors_of "$pid") after" 0 $status
 }
 descriptors_of() { find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l; }
 few_descriptors() { [ "$(descriptors_of "$1")" -le "$2" ]; }

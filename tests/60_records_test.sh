@@ -59,11 +59,12 @@ for argument in sys.argv[2:]:
 
 # holding HOST FILE ARGUMENT... - make calls on HOST and hold what they took; the answers are in $spawned_out
 holding() {
-	local host=$1 file=$2
+	local host=$1 file=$2 status
 	shift 2
 	spawn "$host" "$PYTHON" -c "$CALLS" "$file" "$@" hold
 	wait_until 20 contains "$spawned_out" holding
-	assertEquals "$host holds: $(cat "$spawned_out" "$spawned_out.err")" 0 $?
+	status=$?
+	assertEquals "$host holds: $(cat "$spawned_out" "$spawned_out.err")" 0 $status
 }
 
 # ---- ranges ----------------------------------------------------------------------------------------------------------
