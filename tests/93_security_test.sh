@@ -72,12 +72,16 @@ test_a_keeper_without_the_credentials_says_so() {
 	assertEquals 'wrong' ENOLCK "$(try wrong strange.lock 2>"$T/out.wrong")"
 	assertContains "$(cat "$T/out.wrong")" "$line: it was made with other credentials than ours"
 	assertTrue 'logged once' "[ $(grep -c 'session refused' "$T/none/run/log") = 1 ]"
+	# There is nothing to make the others in: it is told of the first one, which could not be made.
+	ZK_ROOT=/zkflock/below host below 'connect_timeout 1s'
+	assertEquals 'below' ENOLCK "$(try below strange.lock 2>"$T/out.below")"
+	assertContains "$(cat "$T/out.below")" "ZooKeeper refuses to make /zkflock/below: $line, and no credentials are set"
 }
 
 # Nodes of the time before stay everybody's.  Between hosts that have credentials and hosts that have none yet nobody gets
 # what he must not have: who can't read what is in his way has an error.
 test_open_nodes_stay_open_and_nobody_shares_by_it() {
-	local ZK_ROOT=/mixed
+	local ZK_ROOT=/mixed queue claim
 	host before 'connect_timeout 1s'
 	host after 'connect_timeout 1s' "credentials $T/secrets/good"
 	assertEquals 'before' granted "$(try before mixed.lock)"
@@ -85,6 +89,9 @@ test_open_nodes_stay_open_and_nobody_shares_by_it() {
 	hold after mixed.lock || { fail 'after got no lock'; return; }
 	assertNotEquals 'held by one with credentials' granted "$(try before mixed.lock 2>"$T/out.mixed")"
 	assertNotEquals 'blocking' granted "$(wait_for before mixed.lock 1 2>/dev/null)"
+	queue=/mixed/locks/s%2Fmixed.lock
+	assertEquals 'its queue is still everybody'"'"'s' world:anyone:31 "$(acl $queue)"
+	assertEquals 'its claim is its own' 1 "$(for claim in $(zkcat ls $queue); do acl "$queue/$claim"; done | grep -c ^digest:cluster:)"
 	end "$holder"
 	assertEquals 'free' granted "$(wait_for before mixed.lock 10)"
 	hold before mixed.lock || { fail 'before got no lock'; return; }
@@ -265,7 +272,7 @@ user_granted() { [ "$("${AS[@]}" "$T/bin/lock" "$1" 2>/dev/null)" = granted ]; }
 
 # Out of descriptors: it waits for better times instead of turning in circles, and says so once.
 test_a_keeper_without_descriptors_rests() {
-	local pid before after
+	local pid before after busy hostile
 	host poor 'connect_timeout 1s' "credentials $T/secrets/good"
 	env "ZKFLOCK_CONF=$T/poor/zkflock.conf" "ZKFLOCK_RUNTIME_DIR=$T/poor/run" \
 		prlimit --nofile=64:64 "$BUILD/zkflockd" 2>"$T/poor/run/log" </dev/null &
@@ -273,15 +280,23 @@ test_a_keeper_without_descriptors_rests() {
 	assertEquals granted "$(wait_for poor a.lock 10)"
 	pid=$(keeper_pid poor)
 	"$PROBES/hostile" "$T/poor/run/socket" "$T/poor/s/w.lock" waiting 80 >"$T/out.waiting" 2>&1 &
+	hostile=$!
 	assertTrue 'said' "wait_until 10 grep -q 'server accept error=\"Too many open files\"' '$T/poor/run/log'"
-	before=$(awk '{ print $14 + $15 }' "/proc/$pid/stat")
-	sleep 1 # time is the subject
-	after=$(awk '{ print $14 + $15 }' "/proc/$pid/stat")
-	assertTrue "ticks of 100 in 1 s: $((after - before))" "[ $((after - before)) -lt 25 ]"
+	# Beside a process that does turn in circles: how much that gets depends on what else the machine has to do.
+	bash -c 'while :; do :; done' &
+	busy=$!
+	before=$(ticks_of "$pid")
+	sleep 2 # time is the subject
+	after=$(ticks_of "$pid")
+	assertTrue "ticks in 2 s: $((after - before)), of a busy process $(ticks_of $busy)" \
+		"[ $((after - before)) -lt $(($(ticks_of $busy) / 4 + 2)) ]"
+	end "$busy"
 	assertEquals 'once' 1 "$(grep -c 'server accept' "$T/poor/run/log")"
-	kill $!
+	kill "$hostile"
 	assertEquals 'afterwards' granted "$(wait_for poor b.lock 10)"
 }
+
+ticks_of() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
 
 # A user's own mount namespace shows him, and the keeper, any path that he likes.
 test_a_path_that_a_user_has_made_up() {
