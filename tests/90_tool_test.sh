@@ -517,6 +517,7 @@ test_lock_refuses_what_it_does_not_understand() {
 test_a_lost_lock_ends_the_whole_group() {
 	local ticks=$T/ticks
 	: >"$ticks"
+	keeper_start beta
 	zk_tool alpha lock -o s/l.lock sh -c 'while :; do echo >>"$0"; sleep 0.1; done & wait' "$ticks" &
 	assertTrue 'it runs' "started '$ticks'"
 	tool beta break --yes s/l.lock >/dev/null

@@ -272,15 +272,26 @@ user_granted() { [ "$("${AS[@]}" "$T/bin/lock" "$1" 2>/dev/null)" = granted ]; }
 
 # Out of descriptors: it waits for better times instead of turning in circles, and says so once.
 test_a_keeper_without_descriptors_rests() {
-	local pid before after busy hostile
+	local pid before after busy asking
 	host poor 'connect_timeout 1s' "credentials $T/secrets/good"
 	env "ZKFLOCK_CONF=$T/poor/zkflock.conf" "ZKFLOCK_RUNTIME_DIR=$T/poor/run" \
 		prlimit --nofile=64:64 "$BUILD/zkflockd" 2>"$T/poor/run/log" </dev/null &
 	wait_until 10 keeper_pid poor >/dev/null
 	assertEquals granted "$(wait_for poor a.lock 10)"
 	pid=$(keeper_pid poor)
-	"$PROBES/hostile" "$T/poor/run/socket" "$T/poor/s/w.lock" waiting 80 >"$T/out.waiting" 2>&1 &
-	hostile=$!
+	# They ask how it is and stay: no descriptor comes with that, so the last one is taken by them, and the others stay at the
+	# door.
+	"$PYTHON" - "$T/poor/run/socket" "$(sed -n 's/^#define ZKF_WIRE_MAGIC \(0x[0-9a-f]*\)u.*/\1/p' "$TESTS/../keeper/wire.h")" \
+		>"$T/out.asking" 2>&1 <<-'END' &
+		import socket, struct, sys, time
+		asking = []
+		for i in range(80):
+		    asking.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+		    asking[-1].connect(sys.argv[1])
+		    asking[-1].send(struct.pack('=IBBBBiiqqQQ', int(sys.argv[2], 16), 10, 0, 0, 0, 0, -1, 0, 0, 0, 0))
+		time.sleep(60)
+	END
+	asking=$!
 	assertTrue 'said' "wait_until 10 grep -q 'server accept error=\"Too many open files\"' '$T/poor/run/log'"
 	# Beside a process that does turn in circles: how much that gets depends on what else the machine has to do.
 	bash -c 'while :; do :; done' &
@@ -292,7 +303,7 @@ test_a_keeper_without_descriptors_rests() {
 		"[ $((after - before)) -lt $(($(ticks_of $busy) / 4 + 2)) ]"
 	end "$busy"
 	assertEquals 'once' 1 "$(grep -c 'server accept' "$T/poor/run/log")"
-	kill "$hostile"
+	kill "$asking"
 	assertEquals 'afterwards' granted "$(wait_for poor b.lock 10)"
 }
 
@@ -377,6 +388,13 @@ test_a_keeper_that_gains_privileges_is_nobody_elses() {
 
 # ---- TLS -------------------------------------------------------------------------------------------------------------
 
+# recipe WORDS - the example of zkflockd(8), TLS, whose first line has these WORDS
+recipe() {
+	sed 's/\\-/-/g' "$TESTS/../man/zkflockd.8" |
+		awk -v word="$1" '/^\.SS/ { tls = /^\.SS TLS/ } /^\.E[XE]/ { first = /^\.EX/; found = 0; next }
+			tls && first { found = $0 ~ word; first = 0 } found'
+}
+
 # The recipe of zkflockd(8): stunnel before the server and on the host.
 test_a_session_through_tls() {
 	local i tls=$((RANDOM % 9000 + 31000)) near=$((RANDOM % 9000 + 41000)) stunnels=()
@@ -388,10 +406,16 @@ test_a_session_through_tls() {
 		cat "$T/tls/$i.key" "$T/tls/$i.crt" >"$T/tls/$i.pem"
 		chmod 600 "$T/tls/$i.pem"
 	done
-	printf '%s\n' 'foreground = yes' 'pid =' '[zookeeper]' "accept = 127.0.0.1:$tls" "connect = 127.0.0.1:$ZK_PORT" \
-		"cert = $T/tls/server.pem" "CAfile = $T/tls/client.crt" 'verifyPeer = yes' >"$T/tls/server.conf"
-	printf '%s\n' 'foreground = yes' 'pid =' '[zookeeper]' 'client = yes' "accept = 127.0.0.1:$near" "connect = 127.0.0.1:$tls" \
-		"cert = $T/tls/client.pem" "CAfile = $T/tls/server.crt" 'verifyPeer = yes' >"$T/tls/client.conf"
+	{
+		printf '%s\n' 'foreground = yes' 'pid ='
+		recipe 'on zk1' | sed "s,= 2281,= 127.0.0.1:$tls,; s,127.0.0.1:2181,127.0.0.1:$ZK_PORT,
+			s,/etc/stunnel/zk1.pem,$T/tls/server.pem,; s,/etc/stunnel/hosts.pem,$T/tls/client.crt,"
+	} >"$T/tls/server.conf"
+	{
+		printf '%s\n' 'foreground = yes' 'pid ='
+		recipe 'on a host' | sed "s,127.0.0.1:2181,127.0.0.1:$near,; s,zk1:2281,127.0.0.1:$tls,
+			s,/etc/stunnel/host.pem,$T/tls/client.pem,; s,/etc/stunnel/zk1.pem,$T/tls/server.crt,"
+	} >"$T/tls/client.conf"
 	for i in server client; do
 		stunnel "$T/tls/$i.conf" >"$T/tls/$i.log" 2>&1 </dev/null &
 		stunnels+=($!)
