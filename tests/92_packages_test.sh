@@ -76,6 +76,8 @@ test_deb() {
 	command -v dpkg-shlibdeps >/dev/null || { skip 'no dpkg-shlibdeps'; return; }
 	objects=$tree/build/deb-$(dpkg --print-architecture)
 	mkdir -p "$objects" && cp -r "$BUILD/pic" "$BUILD/obj" "$objects" # made now: newer than the sources, whatever their commit's time is
+	# What depends on which header is known for the objects where they were made: say it of those here.
+	find "$objects" -name '*.d' -exec sed -i "s,^[^ ]*/\(obj\|pic\)/,${objects#"$tree/"}/\1/," {} +
 	make --no-print-directory -C "$tree" deb DISTDIR="$T/debs" >"$T/make" 2>&1 || { fail 'make deb' && tail "$T/make"; return; }
 	assertEquals 'two packages' 2 "$(find "$T/debs" -name "*_${version}_*.deb" | wc -l)"
 	assertEquals 'conffiles' /etc/zkflock.conf "$(dpkg-deb -I "$T/debs"/zkflock_*.deb conffiles)"
@@ -225,7 +227,6 @@ test_socket_activation() {
 	assertTrue 'ready was told' 'wait_until 5 told active READY=1'
 	assertTrue 'and more' "wait_until 5 told active 'STATUS=connected to ZooKeeper'"
 	assertEquals busy "$(try beta job.lock)"
-	assertEquals 'its variables go no further' '' "$(tr '\0' '\n' <"/proc/$(keeper_pid active)/environ" | grep -c LISTEN | grep -v '[0-9]')"
 	keeper_stop active
 	assertTrue 'the end was told' 'wait_until 5 told active STOPPING=1'
 	assertTrue 'it has ended' 'wait_until 5 told active ended'
@@ -268,6 +269,11 @@ os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
 os.execv(sys.argv[2], sys.argv[2:])' "$T/wrong/stream" "$BUILD/zkflockd" 2>&1)
 	assertEquals 'status' 2 $?
 	assertContains "$said" 'LISTEN_FDS: allowed is one socket that listens, SOCK_SEQPACKET'
+	# What was meant for another process, and was handed down, is none of ours.
+	LISTEN_PID=1 LISTEN_FDS=1 ZKFLOCK_CONF=$T/wrong/zkflock.conf ZKFLOCK_RUNTIME_DIR=$T/wrong/run "$BUILD/zkflockd" \
+		</dev/null >"$T/out.wrong" 2>&1 &
+	assertTrue "of another process: $(cat "$T/out.wrong")" "wait_until 10 test -S '$T/wrong/run/socket'"
+	assertTrue 'it ends' 'keeper_stop wrong'
 }
 
 # With no more capabilities than the unit leaves it, root's keeper serves another user's private files, tells who holds
