@@ -3,7 +3,7 @@
 #
 # What it prints is read by scripts: formats are pinned here.  The hosts alpha and beta share one server.
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck disable=SC2317
+# shellcheck disable=SC2317,SC2030,SC2031
 # shellcheck source=tests/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$TESTS/lib_loss.sh"
