@@ -286,6 +286,7 @@ sweep_deaths() {
 	done
 	nothing_fails
 	may_end=137
+	export GRACE_MS=500
 	for ((n = 1; n <= ${TO:-150}; n += ${STEP:-1})); do
 		plan alpha
 		plan beta
@@ -293,6 +294,7 @@ sweep_deaths() {
 		crosses "the session ends at call $n" || return 0
 	done
 	may_end=0
+	unset GRACE_MS
 	nothing_fails
 }
 

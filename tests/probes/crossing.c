@@ -6,6 +6,8 @@
  *     SIDE       0 or 1; the other one runs with the other number
  *     STATEFILE  shared by both, outside of what is mapped
  *     SECONDS    within which all is done, else it says "hang"
+ *     GRACE_MS   in the environment: so long two may have it, because a session is ended by force: the server knows it
+ *                before the host that must stop its holder
  *
  * In the working directory: cross.lock (flock), cross.rec (records), ../g/one and ../g/two (files of one group).  They wait
  * for each other, try, convert, overtake, deadlock, and ask.  A call may fail with ENOLCK: then that side goes without.
@@ -37,7 +39,7 @@ struct state {
 };
 
 static struct state *state;
-static int me, you, failures;
+static int me, you, failures, grace_ms;
 static volatile sig_atomic_t step;
 
 static void say_and_exit(int code, const char *what, int number)
@@ -87,13 +89,21 @@ static void meet(void)
 		nap(1);
 }
 
+/* Does the other one have it as well, and run? */
+static bool both_have(enum resource resource, int mode)
+{
+	int other = atomic_load(&state->holds[you][resource]);
+
+	return other && (other == 2 || mode == 2) && other_runs() &&
+	       atomic_load(&state->holds[you][resource]) == other;
+}
+
 static void enter(enum resource resource, int mode)
 {
-	int other;
-
 	atomic_store(&state->holds[me][resource], mode);
-	other = atomic_load(&state->holds[you][resource]);
-	if (other && (other == 2 || mode == 2) && other_runs() && atomic_load(&state->holds[you][resource]) == other)
+	for (int ms = 0; ms < grace_ms && both_have(resource, mode); ms++)
+		nap(1);
+	if (both_have(resource, mode))
 		say_and_exit(1, "two holders of", resource);
 }
 
@@ -275,6 +285,7 @@ int main(int argc, char **argv)
 	you = !me;
 	signal(SIGALRM, out_of_time);
 	alarm((unsigned)atoi(argv[3]));
+	grace_ms = getenv("GRACE_MS") ? atoi(getenv("GRACE_MS")) : 0;
 	fd = open_file(argv[2]);
 	if (ftruncate(fd, sizeof(*state)))
 		return 2;
