@@ -259,7 +259,8 @@ LINT_CPPFLAGS := $(filter -I% -D%,$(BASE_CFLAGS) $(places))
 
 lint: ## clang-tidy, cppcheck, shellcheck
 	$(remake) deps-lint
-	clang-tidy --quiet $(C_SOURCES) -- -std=gnu11 -DTHREADED -DZKF_REPORTS='""' -DZKF_SUPPRESSIONS='""' $(LINT_CPPFLAGS)
+	printf '%s\n' $(C_SOURCES) | xargs -P $$(nproc) -I{} clang-tidy --quiet {} -- -std=gnu11 -DTHREADED \
+		-DZKF_REPORTS='""' -DZKF_SUPPRESSIONS='""' $(LINT_CPPFLAGS)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,performance,portability \
 		--suppress=missingIncludeSystem '-D__has_include(x)=0' $(LINT_CPPFLAGS) $(C_SOURCES)
 	shellcheck -x -P tests -e SC1091,SC2013,SC2016,SC2119,SC2120 $(wildcard tests/*.sh tests/run bench/*.sh bench/run .ci/run packaging/dist packaging/deb packaging/*inst packaging/*rm)

@@ -69,8 +69,8 @@ static int by_size(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-	int64_t *samples[ENVIRONMENTS_MAX];
-	char **environments[ENVIRONMENTS_MAX];
+	static int64_t *samples[ENVIRONMENTS_MAX];
+	static char **environments[ENVIRONMENTS_MAX];
 	int count = 0, rounds = 100, at = 1;
 
 	if (argc > 2 && strcmp(argv[1], "-n") == 0) {

@@ -31,7 +31,7 @@ loop_ns() {
 }
 
 uncontended() {
-	local kind=$1 way round plain ways='plain floor unmapped covered keep=0 client' floor= aim value
+	local kind=$1 way round plain ways='plain floor unmapped covered keep=0 client' floor='' aim value
 	declare -A ns=()
 	have_curator && ways+=' curator'
 	have_kazoo && ways+=' kazoo'

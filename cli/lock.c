@@ -290,8 +290,7 @@ static int lock_get(const struct options *options, int *code)
 	} else if (result == -EOPNOTSUPP) {
 		cli_warn("lock: the keeper knows no named locks: it is of another version; restart zkflockd");
 	} else {
-		cli_warn("lock: %s: %s%s", options->name, strerror(-result),
-		         result == -ENOLCK ? ASK_THE_DOCTOR : "");
+		cli_warn("lock: %s: %s%s", options->name, strerror(-result), result == -ENOLCK ? ASK_THE_DOCTOR : "");
 	}
 	close(fd);
 	return -1;

@@ -88,8 +88,8 @@ void cli_prefix_warn_missing(const struct zkf_rule *rule)
 
 void cli_prefix_warn(const struct zkf_rule *rule, const char *real)
 {
-	printf("  warning   %s:%d: %.*s goes through a symbolic link, so the rule meets no file: write ", rule->place.file,
-	       rule->place.line, (int)rule->prefix.len, rule->prefix.ptr);
+	printf("  warning   %s:%d: %.*s goes through a symbolic link, so the rule meets no file: write ",
+	       rule->place.file, rule->place.line, (int)rule->prefix.len, rule->prefix.ptr);
 	cli_print_safe(stdout, real, strlen(real));
 	putchar('\n');
 }

@@ -187,7 +187,7 @@ static void file_known(const struct zkf_state_file *known, int fd)
 	outdated = !named && (!rule || rule->excluded || rule->group != known->group ||
 	                      zkf_rule_znode(rule, known->path, strlen(known->path), name) <= 0 ||
 	                      strcmp(name, known->lock) != 0);
-	lock->keep_ns = outdated ? 0 : rule->keep_ms * ZKF_NS_PER_MS;
+	lock->keep_ns = rule && !outdated ? rule->keep_ms * ZKF_NS_PER_MS : 0;
 	zkf_lock_touch(lock);
 	error = zkf_file_open(&file, lock, fd, &status, known->path, known->kind);
 	if (!error)

@@ -347,7 +347,7 @@ static bool is_in(uint64_t socket, const struct zkf_flights *flights)
 /* May it have been in one and the same queue since it was seen last? */
 static bool in_flight(struct zkf_description *description, bool first)
 {
-	struct zkf_flights now, *in = &description->in;
+	struct zkf_flights now = {0}, *in = &description->in;
 	int left = 0;
 
 	flights_find(&now);

@@ -28,7 +28,7 @@ struct zkf_guard_work {
 	void (*forked)(void);                    /* in the guard, after each fork */
 	void (*on_loss)(int session_timeout_ms); /* in a child of the guard: what the keeper can't do */
 	bool (*needed)(void); /* in one that stays: is there anybody whom on_loss could be applied to? */
-	int left;                                /* the exit code of a keeper whose end was wanted while locks are in use */
+	int left;             /* the exit code of a keeper whose end was wanted while locks are in use */
 	int again;            /* the exit code by which a keeper asks to be started again */
 };
 

@@ -48,8 +48,8 @@ static void append(struct zkf_ranges *set, int64_t start, int64_t end, uint8_t m
 	if (last && last->mode == mode && last->end != ZKF_RANGE_MAX && last->end + 1 == start)
 		last->end = end;
 	else
-		set->items[set->count++] =
-			(struct zkf_range){start, end, mode}; /* NOLINT(clang-analyzer-core.NullDereference) */
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+		set->items[set->count++] = (struct zkf_range){start, end, mode};
 }
 
 int zkf_ranges_assign(struct zkf_ranges *set, int64_t start, int64_t end, uint8_t mode)

@@ -174,7 +174,9 @@ int zkf_state_files_each(void (*each)(const struct zkf_state_file *file))
 {
 	struct zkf_lines lines;
 	char *line;
-	int error = open_to_read(&lines, files.name);
+	int error;
+
+	open_to_read(&lines, files.name); /* zkf_lines_close tells of its error, too */
 
 	/* A record that was cut off by a crash has no newline. */
 	while ((line = zkf_lines_next(&lines)) != NULL)

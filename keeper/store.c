@@ -92,8 +92,8 @@ static int receive_batch(uint64_t ids[BATCH], int fds[BATCH])
 
 static void discard(size_t count)
 {
+	int fds[BATCH] = {0}, found;
 	uint64_t ids[BATCH];
-	int fds[BATCH], found;
 
 	while (count-- && (found = receive_batch(ids, fds)) >= 0) {
 		messages--;

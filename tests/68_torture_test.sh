@@ -155,7 +155,7 @@ test_torture() {
 	echo "# seed $TORTURE_SEED"
 	REFUSED=20 torture "$TORTURE_SEED" "$SECONDS_OF_TORTURE" >"$T/said" 2>&1
 	status=$?
-	assertEquals "$(cat "$T/said" "$T/torture.schedule")" 0 $status
+	assertEquals "$(cat "$T/said" "$T/torture.schedule")" 0 "$status"
 	tail -n 1 "$T/said" | sed 's/^/# /'
 	assertTrue 'sections' "[ $(grep -c ' enter ' "$T/torture.log") -gt $((SECONDS_OF_TORTURE * 3)) ]"
 }

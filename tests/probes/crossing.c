@@ -94,8 +94,7 @@ static bool both_have(enum resource resource, int mode)
 {
 	int other = atomic_load(&state->holds[you][resource]);
 
-	return other && (other == 2 || mode == 2) && other_runs() &&
-	       atomic_load(&state->holds[you][resource]) == other;
+	return other && (other == 2 || mode == 2) && other_runs() && atomic_load(&state->holds[you][resource]) == other;
 }
 
 static void enter(enum resource resource, int mode)
@@ -277,6 +276,7 @@ static void share_a_group(void)
 
 int main(int argc, char **argv)
 {
+	const char *grace = getenv("GRACE_MS");
 	int fd;
 
 	if (argc != 4)
@@ -285,7 +285,7 @@ int main(int argc, char **argv)
 	you = !me;
 	signal(SIGALRM, out_of_time);
 	alarm((unsigned)atoi(argv[3]));
-	grace_ms = getenv("GRACE_MS") ? atoi(getenv("GRACE_MS")) : 0;
+	grace_ms = grace ? atoi(grace) : 0;
 	fd = open_file(argv[2]);
 	if (ftruncate(fd, sizeof(*state)))
 		return 2;
