@@ -134,7 +134,7 @@ soak: ## for MINUTES=10 each: everything broken at random, random sequences agai
 inject: ## for half an hour and more: every call to ZooKeeper and every allocation of the keeper fails once; STEP=10: a tenth
 	$(remake) deps
 	$(remake) DEVELOPER=1 all probes
-	for sweep in calls allocations starts deaths; do BUILD=$(BUILD) bash tests/52_inject_test.sh -- sweep_$$sweep || exit; done
+	for sweep in calls allocations starts deaths expiries; do BUILD=$(BUILD) bash tests/52_inject_test.sh -- sweep_$$sweep || exit; done
 
 SANITIZED_TESTS ?= tests/20_one_host_test.sh tests/30_two_hosts_test.sh tests/45_groups_test.sh tests/52_inject_test.sh \
 	tests/55_loss_test.sh tests/60_records_test.sh tests/62_deadlock_test.sh

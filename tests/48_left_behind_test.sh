@@ -125,7 +125,7 @@ gated() {
 # A call that does not wait is let in, and its program loses the processor before it asks the kernel.  Another host asks
 # meanwhile, so that the keeper tries the lock: that it is in the program's way for this moment is no answer.
 test_a_trial_lock_is_nobody() {
-	local tried
+	local tried out
 	host gated
 	gated gated
 	assertEquals 'it works' granted "$(try gated other.lock)"
@@ -139,12 +139,15 @@ test_a_trial_lock_is_nobody() {
 	rm "$T/gates/request"
 	assertTrue 'it is let in' 'wait_until 5 claims_are locks trial.lock 1'
 	spawn beta "$PROBES/lock" trial.lock
-	tried=$spawned
+	tried=$spawned out=$spawned_out
 	assertTrue 'the keeper tries' "wait_until 5 test -e '$T/gates/taken'"
 	signal CONT "$(actor_of a)"
 	pending a
 	rm "$T/gates/trial"
-	expect_answer a ok
+	answer a 10
+	# On a busy machine beta may have it for an instant just when a asks again.
+	[ "$ANSWER" = EAGAIN ] && contains "$out" granted && wait_until 5 gone "$tried" && ANSWER= && tell a 'flock 0 ex nb' && answer a 10
+	assertEquals ok "$ANSWER"
 	end "$tried"
 }
 # asks PID - has it a conversation?

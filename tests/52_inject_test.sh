@@ -275,19 +275,26 @@ sweep_starts() {
 	done
 }
 
-# A keeper dies at each call, or its session ends: then its holder is killed.
+# A keeper dies at each call
 sweep_deaths() {
 	local n
 	up
-	for ((n = 1; n <= ${TO:-150}; n += ${STEP:-1})); do
+	for ((n = ${FROM:-1}; n <= ${TO:-150}; n += ${STEP:-1})); do
 		plan alpha "any $n kill"
 		plan beta "any $((3 * n % 149 + 1)) kill"
 		crosses "keepers die at call $n" || return 0
 	done
 	nothing_fails
+}
+
+# Its session is ended by force: then its holder is killed, a moment later.  The keeper's own connection may be left open
+# by the server, which drops what comes through it without a word: then it is the lease that ends.
+sweep_expiries() {
+	local n
+	up
 	may_end=137
-	export GRACE_MS=500
-	for ((n = 1; n <= ${TO:-150}; n += ${STEP:-1})); do
+	export GRACE_MS=6500
+	for ((n = ${FROM:-1}; n <= ${TO:-150}; n += ${STEP:-1})); do
 		plan alpha
 		plan beta
 		plan "$( ((n % 2)) && echo alpha || echo beta)" "any $n expire"
