@@ -90,7 +90,7 @@ probes: $(probes) $(fuzz) $(BUILD)/inject/zkflockd $(BUILD)/inject/libzkflock.so
 
 check: ## install what is missing, build, run all tests; last line: N passed, N failed, N skipped
 	$(remake) deps
-	$(remake) DEVELOPER=1 all probes
+	$(remake) $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc)) DEVELOPER=1 all probes
 	@BUILD=$(BUILD) tests/run $(TESTS)
 
 demo: ## show lost updates without zkflock and none with it; leaves nothing running
