@@ -16,6 +16,10 @@
 #include "zk.h"
 
 #define LETTERS_MAX 128
+/* So many are waited for before it is looked whether the oldest was read. */
+#define SENT_MAX 4096
+/* Of "p" and a sequence number, which may be negative. */
+#define NAME_BYTES 13
 
 /* The loop's. */
 static const struct zkf_mail_reader *readers;
@@ -24,6 +28,17 @@ static char mailbox[1200];
 static struct zkf_zk_watch mail_watch;
 static struct zkf_zk_op *mail_op;
 static struct zkf_timer mail_timer;
+
+/* A letter of ours, in the order of sending.  Its reader deletes it; when he has ended, we do. */
+struct sent_letter {
+	struct sent_letter *next;
+	int64_t due_ns; /* by then it has been read, or its reader's session is over */
+	char path[];
+};
+static struct sent_letter *sent_first, **sent_last = &sent_first;
+static int sent_count;
+static struct zkf_zk_op *sent_op; /* of the first one */
+static struct zkf_timer sent_timer;
 
 static void mail_look(void);
 
@@ -173,20 +188,105 @@ static void mail_timer_fired(struct zkf_timer *timer)
 	mail_look();
 }
 
-static void sent(void *owner, const struct zkf_zk_result *result)
+/* --- letters of ours: who was to read one may have ended before --- */
+
+static void sent_look(void);
+
+static void sent_retry(void)
+{
+	zkf_timer_arm(&sent_timer, zkf_now_ns() + ZKF_RETRY_MS * ZKF_NS_PER_MS);
+}
+
+static void sent_forget_first(void)
+{
+	struct sent_letter *letter = sent_first;
+
+	sent_first = letter->next;
+	if (!sent_first)
+		sent_last = &sent_first;
+	sent_count--;
+	free(letter);
+}
+
+static void sent_deleted(void *owner, const struct zkf_zk_result *result)
 {
 	(void)owner;
-	(void)result;
+	sent_op = NULL;
+	if (result->error && result->error != -ENOENT) {
+		sent_retry();
+		return;
+	}
+	sent_forget_first();
+	sent_look();
+}
+
+static void sent_found(void *owner, const struct zkf_zk_result *result)
+{
+	(void)owner;
+	sent_op = NULL;
+	if (result->error == -ENOENT) {
+		sent_forget_first();
+		sent_look();
+		return;
+	}
+	if (!result->error)
+		sent_op = zkf_zk_delete(sent_first->path, sent_deleted, NULL);
+	if (!sent_op)
+		sent_retry();
+}
+
+/* The oldest, when its time is over, or when there are too many. */
+static void sent_look(void)
+{
+	if (sent_op || !sent_first)
+		return;
+	if (sent_first->due_ns > zkf_now_ns() && sent_count <= SENT_MAX) {
+		zkf_timer_arm(&sent_timer, sent_first->due_ns);
+		return;
+	}
+	sent_op = zkf_zk_get(sent_first->path, NULL, sent_found, NULL);
+	if (!sent_op)
+		sent_retry();
+}
+
+static void sent_timer_fired(struct zkf_timer *timer)
+{
+	(void)timer;
+	sent_look();
+}
+
+static void sent(void *owner, const struct zkf_zk_result *result)
+{
+	struct sent_letter *letter = owner;
+
 	letters--;
+	if (result->error) {
+		free(letter);
+		return;
+	}
+	snprintf(strrchr(letter->path, '/') + 1, NAME_BYTES, "%s", result->name);
+	letter->due_ns = zkf_now_ns() + 2 * zkf_session_timeout_ms() * ZKF_NS_PER_MS;
+	letter->next = NULL;
+	*sent_last = letter;
+	sent_last = &letter->next;
+	sent_count++;
+	sent_look();
 }
 
 void zkf_mailbox_send(const char *host, const char *text)
 {
 	char path[1300];
+	int bytes = snprintf(path, sizeof(path), "%s/probes/%s/p", zkf_session_root(), host);
+	struct sent_letter *letter =
+		letters < LETTERS_MAX ? zkf_calloc(1, sizeof(*letter) + (size_t)bytes + NAME_BYTES) : NULL;
 
-	snprintf(path, sizeof(path), "%s/probes/%s/p", zkf_session_root(), host);
-	if (letters < LETTERS_MAX && zkf_zk_create(path, text, ZKF_ZK_EPHEMERAL_SEQUENTIAL, sent, NULL))
+	if (!letter)
+		return;
+	strcpy(letter->path, path);
+	if (zkf_zk_create(path, text, ZKF_ZK_EPHEMERAL_SEQUENTIAL, sent, letter))
 		letters++;
+	else
+		free(letter);
 }
 
 void zkf_mailbox_init(const struct zkf_mail_reader *the_readers)
@@ -194,6 +294,7 @@ void zkf_mailbox_init(const struct zkf_mail_reader *the_readers)
 	readers = the_readers;
 	mail_watch.fire = mail_fired;
 	mail_timer.fire = mail_timer_fired;
+	sent_timer.fire = sent_timer_fired;
 }
 
 void zkf_mailbox_session(void)
@@ -210,4 +311,10 @@ void zkf_mailbox_session_lost(void)
 	zkf_zk_cancel(mail_op);
 	mail_op = NULL;
 	zkf_timer_stop(&mail_timer);
+	/* Our letters have gone with the session. */
+	zkf_zk_cancel(sent_op);
+	sent_op = NULL;
+	zkf_timer_stop(&sent_timer);
+	while (sent_first)
+		sent_forget_first();
 }

@@ -6,7 +6,8 @@
  * Threads:     the loop's.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A letter is a node in the receiver's mailbox, <root>/probes/<host>/, ephemeral to the sender; who has read it deletes it.
+ * A letter is a node in the receiver's mailbox, <root>/probes/<host>/, ephemeral to the sender; who has read it deletes it,
+ * or, when nobody has within two sessions' time, its sender.
  */
 #ifndef ZKF_MAILBOX_H
 #define ZKF_MAILBOX_H

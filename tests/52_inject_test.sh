@@ -76,8 +76,8 @@ cross() {
 	wait "$b" || status=$?
 	said="$(<"$a_out") / $(<"$b_out")"
 	[ $status = 0 ] || [ "$status" = "$may_end" ] || return 1
-	wait_until 8 only_hosts_are_left && return 0
-	said+="; left: $(zk_mntr zk_ephemerals_count) ephemeral nodes"
+	wait_until $((8 + ${GRACE_MS:-0} / 500)) only_hosts_are_left && return 0
+	said+="; left: $(zk_command dump | grep '^[[:space:]]*/' | tr -s '\t\n' ' ')"
 	return 1
 }
 ALL_WELL='ok enolck 0 / ok enolck 0'

@@ -303,4 +303,23 @@ test_a_long_wait_for_the_own_host() {
 	keeper_stop queue
 }
 
+# What a keeper asks another one of deadlocks lies in that one's mailbox until it is read.  Who has ended reads nothing.
+test_a_letter_to_a_keeper_that_has_ended() {
+	local reader keeper guard
+	SESSION_TIMEOUT=2s host writer
+	host deaf
+	hold deaf letter.dat -k posix || return
+	reader=$(zkcat ls /zkflock/records/s%2Fletter.dat | cut -d- -f1)
+	keeper=$(keeper_pid deaf) guard=$(guard_of deaf)
+	kill -STOP "$guard" "$keeper"
+	spawn writer "$PROBES/lock" -w -k posix letter.dat
+	assertTrue 'it is written' "wait_until 5 letters_for $reader"
+	kill -KILL "$guard" "$keeper" "$holder"
+	assertTrue 'the lock is had' "wait_until 15 contains '$spawned_out' granted"
+	assertTrue 'what nobody reads is deleted' "wait_until 10 no_letters_for $reader"
+	keeper_stop writer
+}
+letters_for() { [ "$(zkcat ls "/zkflock/probes/$1" 2>/dev/null)" ]; }
+no_letters_for() { ! letters_for "$1"; }
+
 . shunit2
