@@ -100,10 +100,11 @@ static bool both_have(enum resource resource, int mode)
 static void enter(enum resource resource, int mode)
 {
 	atomic_store(&state->holds[me][resource], mode);
-	for (int ms = 0; ms < grace_ms && both_have(resource, mode); ms++)
+	for (int ms = 0; both_have(resource, mode); ms++) {
+		if (ms >= grace_ms)
+			say_and_exit(1, "two holders of", resource);
 		nap(1);
-	if (both_have(resource, mode))
-		say_and_exit(1, "two holders of", resource);
+	}
 }
 
 static void leave(enum resource resource)
@@ -245,10 +246,11 @@ static void overtake(void)
 			enter(part, 2);
 	}
 	meet();
-	for (int ms = 0; me == 0 && ms < grace_ms && overlooks_other(fd); ms++)
+	for (int ms = 0; me == 0 && overlooks_other(fd); ms++) {
+		if (ms >= grace_ms)
+			say_and_exit(1, "F_GETLK does not see", LOW);
 		nap(1);
-	if (me == 0 && overlooks_other(fd))
-		say_and_exit(1, "F_GETLK does not see", LOW);
+	}
 	meet();
 	for (enum resource part = LOW; part <= REST; part++)
 		leave(part);
