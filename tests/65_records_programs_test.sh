@@ -1,6 +1,7 @@
 #!/bin/bash
 # tests/65_records_programs_test.sh - databases on record locks, random locks under kill -9, and what a lock costs the server
 # modes: native cluster
+# early
 # limit: 240
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2317,SC2154,SC2016

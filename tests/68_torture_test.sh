@@ -1,6 +1,7 @@
 #!/bin/bash
 # tests/68_torture_test.sh - while programs, keepers, guards, servers and links fail, never two are inside, and nobody is forgotten
 # modes: cluster
+# early
 # limit: 300
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2317,SC2154,SC2034

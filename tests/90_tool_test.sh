@@ -2,6 +2,7 @@
 # tests/90_tool_test.sh - zkflock(1): status, list, who, break, doctor, lock; the metrics file
 #
 # What it prints is read by scripts: formats are pinned here.  The hosts alpha and beta share one server.
+# early
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2317,SC2030,SC2031
 # shellcheck source=tests/lib.sh

@@ -1,6 +1,7 @@
 #!/bin/bash
 # tests/92_packages_test.sh - what is installed: make install, the tarball, the Debian packages, the units for systemd
 # modes: cluster
+# early
 # limit: 300
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2317,SC2154
